@@ -1,6 +1,6 @@
-//! Check of a model before its weights are there: whether it runs, what it needs, what it answers.
+//! Check of a model without its weights: whether it runs, which memory it needs, and which answers it gives.
 //!
-//! It is the way of a start up to the weights: the same files are read, the same refusals made, the same tensors looked for.
+//! The check does what a start does before it reads weights: it reads the same files, finds the same tensors, refuses the same models.
 
 use crate::LoadError;
 use crate::checkpoint::{Inspection, joined};
@@ -15,62 +15,62 @@ use prefold_kernels::Dtype;
 /// The result of [`check_model`].
 #[derive(Debug, Clone)]
 pub struct ModelCheck {
-    /// The verdict: it runs, with exceptions, or does not, or nobody could look.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The model's description; absent where the files say too little.
+    /// The model's description; `None` if the files say too little.
     pub model: Option<CheckedModel>,
-    /// The licence that the model's card names.
+    /// The licence in the model card.
     pub licence: Option<String>,
 }
 
 /// The verdict on a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// As its files mean it.
+    /// The model runs as its files specify.
     Runs,
-    /// It runs; the sentences say what is left out or was not checked.
+    /// The model runs; the sentences say what is left out or was not checked.
     RunsBut(Vec<String>),
-    /// It is refused; the reason names what is missing.
+    /// The model is refused, for this reason.
     DoesNotRun(String),
-    /// Its files could not be looked at; the reason says why, which says nothing of the model.
+    /// The model's files could not be read, for this reason.
     Unknown(String),
 }
 
 /// A model that runs.
 #[derive(Debug, Clone)]
 pub struct CheckedModel {
-    /// The family's name in `config.json`, for example `qwen3`; of a model of several parts, those of all.
+    /// The family's name in `config.json`, for example `qwen3`; the names of all sub-models, separated by commas.
     pub family: String,
-    /// `causal`, `full`, or either with windows.
+    /// `causal`, `full`, either with `, windowed`, or `no`.
     pub attention: String,
-    /// Values of all tensors; absent where no header of them could be read.
+    /// Number of values in all tensors; `None` if no header could be read.
     pub parameters: Option<u64>,
     /// Type of the weights in the files.
     pub stored_dtype: Option<String>,
-    /// Memory by `--dtype`; empty for a table of vectors whose rows are not known.
+    /// Memory by `--dtype`; empty for static embeddings whose number of rows is not known.
     pub memory: Vec<Memory>,
-    /// The answers that it can give.
+    /// The answers that the model can give.
     pub capabilities: Capabilities,
 }
 
-/// Memory of a model on a CPU in one type of values.
+/// Memory of a model on a CPU in one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// The type.
     pub dtype: Dtype,
-    /// Weights and tables of positions.
+    /// Bytes of weights and position tables.
     pub weights_bytes: u64,
-    /// The longest input on its way through the layers, in addition.
+    /// Additional bytes of the buffers for the longest input.
     pub longest_input_bytes: u64,
 }
 
-/// The parts that a check of configuration alone leaves out.
-const BARE: &str = "there are no tensors and no tokenizer, which a start needs; only the configuration was checked";
+/// The limits of a check that finds configuration alone.
+const BARE: &str = "the model has no tensors and no tokenizer, which a start needs; only the configuration was checked";
 
-/// Types whose memory is told.
+/// Types whose memory is reported.
 const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Bfloat16, Dtype::Int8];
 
-/// Checks the model that the options name. From the hub the small files and the headers of the tensors are read, some kilobytes.
+/// Checks the model that the options name. From the hub only the small files and the tensor headers are downloaded.
 ///
 /// Blocks: a hub download runs on its own runtime, so do not call this from async code.
 pub fn check_model(options: &LoadOptions) -> ModelCheck {
@@ -98,7 +98,7 @@ fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
     let mut notes = capabilities.warnings.clone();
     let not_looked_for = match parts.iter().find(|part| part.weights.is_none()) {
         Some(part) if part.bare => Some(BARE),
-        Some(_) => Some("its tensors are in no safetensors file, whose header could be read; they were not looked for"),
+        Some(_) => Some("its tensors were not checked: only safetensors files have a header that can be read alone"),
         None => None,
     };
     notes.extend(not_looked_for.map(str::to_owned));
@@ -121,7 +121,7 @@ fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
     ModelCheck { verdict, model: Some(model), licence }
 }
 
-/// Memory of all parts, an input's that of the part that takes most.
+/// Memory of all sub-models: the sum of their weights, and the largest memory of an input.
 fn memory_of(parts: &[Inspection]) -> Vec<Memory> {
     let distinct = with_distinct_tensors(parts);
     let told = DTYPES.into_iter().filter(|_| parts.iter().all(|part| part.config.vocab_size > 0));
@@ -137,13 +137,13 @@ fn memory_of(parts: &[Inspection]) -> Vec<Memory> {
     told.map(memory).collect()
 }
 
-/// The parts without those that have the tensors of one before.
+/// The sub-models without those that share the tensors of an earlier one.
 fn with_distinct_tensors(parts: &[Inspection]) -> Vec<&Inspection> {
     let is_first = |index: usize| !parts[..index].iter().any(|other| parts[index].shares_tensors(other));
     (0..parts.len()).filter(|&index| is_first(index)).map(|index| &parts[index]).collect()
 }
 
-/// Names one after another, each once.
+/// Distinct names in their order, separated by commas.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut known: Vec<&str> = Vec::new();
     for name in names.filter(|name| !name.is_empty()) {

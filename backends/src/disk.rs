@@ -1,4 +1,4 @@
-//! Files on disk. Pipes, devices, files above a limit and files that change while they are read are refused.
+//! Files on disk. Refuses pipes, devices, files above a limit and files that change while they are read.
 
 use crate::LoadError;
 use memmap2::Mmap;
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The bytes of a big file: mapped from disk or compiled into the program.
+/// The bytes of a large file: mapped from disk or compiled into the program.
 #[derive(Debug)]
 pub(crate) enum FileBytes {
     /// A file on disk; its pages are read on access.
@@ -18,7 +18,7 @@ pub(crate) enum FileBytes {
     Static(&'static [u8]),
 }
 
-/// A mapped file, and its stamp from the time of mapping.
+/// A mapped file, with its stamp at the time of mapping.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     map: Mmap,
@@ -26,7 +26,7 @@ pub(crate) struct MappedFile {
     stamp: Stamp,
 }
 
-/// Length and time of a file, which differ after a write.
+/// Length and modification time of a file, which detect a write.
 #[derive(Debug, PartialEq)]
 struct Stamp {
     length: u64,
@@ -57,17 +57,15 @@ impl FileBytes {
     }
 
     /// Checks that the file was not written to since it was mapped. A check before a read avoids access beyond the file's
-    /// new end; a check afterwards proves that the bytes belong together.
+    /// new end; a check afterwards proves that all bytes are of one version.
     ///
     /// # Errors
-    /// The file changed; the error names it `name`.
+    /// The file changed; the error calls it `name`.
     fn check_unchanged(&self, name: &str) -> Result<(), LoadError> {
         let Self::Mapped(MappedFile { file, stamp, .. }) = self else { return Ok(()) };
         match Stamp::of(file) {
             Ok(now) if now == *stamp => Ok(()),
-            Ok(_) => {
-                Err(LoadError::invalid(name, "was written to while it was being read; start again when it is whole"))
-            }
+            Ok(_) => Err(LoadError::invalid(name, "changed while it was being read; start again once it is complete")),
             Err(error) => Err(LoadError::io(name, error)),
         }
     }
@@ -113,7 +111,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, LoadError
     let Some(file) = open(path)? else { return Ok(None) };
     let length = file.metadata().map_err(failed)?.len();
     let too_long = |length: u64| {
-        let problem = format!("has {length} bytes or more, such a file may have {limit}");
+        let problem = format!("has {length} bytes or more, the limit for such a file is {limit}");
         Err(LoadError::invalid(path.display().to_string(), problem))
     };
     if length > limit {
@@ -125,10 +123,10 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, LoadError
     if bytes.len() as u64 > limit { too_long(limit + 1) } else { Ok(Some(bytes)) }
 }
 
-/// Opens a regular file that is not one that stands in the place of another; `None` if there is no such file.
+/// Opens a regular file and refuses a placeholder for another one; `None` if there is no such file.
 fn open(path: &Path) -> Result<Option<File>, LoadError> {
     let failed = |error| LoadError::io(path.display().to_string(), error);
-    // Checked before it is opened, because opening a pipe waits for its other end.
+    // Before the file is opened, because opening a pipe waits for its other end.
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -147,14 +145,14 @@ fn open(path: &Path) -> Result<Option<File>, LoadError> {
     }
 }
 
-/// The kind of file that stands in the place of a model's, by its first bytes, with what helps: a clone without Git LFS leaves pointers, a
-/// download may have saved a web page.
+/// Problem and advice if a file's first bytes show a placeholder: a clone without Git LFS leaves pointers, and a download may have
+/// saved a web page.
 fn stand_in(head: &[u8]) -> Option<&'static str> {
     const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start().to_ascii_lowercase();
     if head.starts_with(POINTER) {
-        return Some("is a Git LFS pointer, not the file that it stands for; `git lfs pull` in the clone gets that");
+        return Some("is a Git LFS pointer instead of the file itself; run `git lfs pull` in the clone");
     }
     let is_page = text.starts_with(b"<!doctype html") || text.starts_with(b"<html");
-    is_page.then_some("is a web page (HTML), not a file of a model; download it again")
+    is_page.then_some("is a web page (HTML) instead of a model file; download it again")
 }

@@ -52,8 +52,8 @@ pub enum LoadError {
         /// The tensor's canonical name.
         name: String,
     },
-    /// A tensor's shape differs from the config's.
-    #[error("{}: tensor `{}` has shape {found:?}, the config asks for {expected:?}", told(.file), told(.name))]
+    /// A tensor's shape differs from the shape that the config requires.
+    #[error("{}: tensor `{}` has shape {found:?}, the config requires {expected:?}", told(.file), told(.name))]
     TensorShape {
         /// The file.
         file: String,
@@ -75,7 +75,7 @@ pub enum LoadError {
         endpoint: Box<str>,
         /// The requested file, or another resource.
         file: String,
-        /// The hub showed the repository, which lacks the file; otherwise nobody has seen what it has.
+        /// `true` if the hub listed the repository, and the file is not in it; `false` if the repository could not be read.
         is_seen: bool,
         /// The cause, with advice if there is any.
         problem: String,
@@ -83,10 +83,10 @@ pub enum LoadError {
     /// Weights could not be packed or copied to the device.
     #[error("cannot prepare the weights: {}", told(.0))]
     Compute(String),
-    /// One of several models that the texts of a model go through cannot be served.
+    /// A sub-model cannot be served.
     #[error("{}: {source}", told(.part))]
     SubModel {
-        /// The model's folder.
+        /// The sub-model's folder.
         part: String,
         /// The reason.
         #[source]
@@ -98,7 +98,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// `true` where the files could not be looked at, which says nothing of the model.
+    /// `true` if the files could not be read, so that nothing is known of the model.
     pub(crate) fn is_unseen(&self) -> bool {
         match self {
             Self::Io { .. } => true,
@@ -134,17 +134,14 @@ impl LoadError {
     }
 }
 
-/// Text for a message, which may come from a model's file: at most 1,000 characters, control characters escaped.
+/// Text for a message, possibly from a model's file: at most 1,000 characters, with control characters escaped.
 pub(crate) fn told(text: impl AsRef<str>) -> String {
     const LIMIT: usize = 1000;
     let text = text.as_ref();
     let mut told = String::with_capacity(text.len().min(LIMIT));
     let mut characters = text.chars();
     for character in characters.by_ref().take(LIMIT) {
-        match character.is_control() {
-            true => told.extend(character.escape_debug()),
-            false => told.push(character),
-        }
+        if character.is_control() { told.extend(character.escape_debug()) } else { told.push(character) }
     }
     if characters.next().is_some() {
         told.push_str("...");

@@ -168,8 +168,8 @@ pub(crate) fn parse_json(name: &str, bytes: &[u8]) -> Result<Value, LoadError> {
     serde_json::from_slice(bytes).map_err(|error| LoadError::invalid(name, format!("is not JSON: {error}")))
 }
 
-/// The names in the object `field` of a JSON file's object, in their order in the file, which a parsed object does not keep; a name that
-/// stands there twice counts where it is first.
+/// The names in the object `field` of a JSON file's object, in file order, which a parsed object does not keep. A repeated name counts at
+/// its first place.
 ///
 /// # Errors
 /// It is not JSON, or has no such object.
@@ -189,7 +189,7 @@ pub(crate) fn names_in_order(file: &str, bytes: &[u8], field: &str) -> Result<Ve
 #[serde(untagged)]
 enum Member {
     Object(Names),
-    #[allow(dead_code, reason = "whatever it is")]
+    #[allow(dead_code, reason = "skipped")]
     Other(IgnoredAny),
 }
 
@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for NamesVisitor {
     }
 }
 
-/// A value for messages, cut after 60 characters.
+/// A value for messages, truncated after 60 characters.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {

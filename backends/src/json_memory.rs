@@ -1,42 +1,42 @@
-//! Memory of JSON once it is parsed, counted before: a list of a byte or two takes a hundred.
+//! Memory that JSON takes once it is parsed, estimated before: an empty list of two bytes takes more than a hundred.
 
 use crate::LoadError;
 use crate::memory_budget;
 
-/// Bytes at most of a parsed tokenizer file. The largest known takes 300 MB as it is counted here.
+/// Maximum bytes of a parsed tokenizer file. The largest known one counts 300 MB.
 const MAX_TOKENIZER: u64 = 512 << 20;
 
-/// The same of other files. The tensor index of a large model takes 20 MB.
+/// Maximum bytes of another parsed file. The tensor index of a large model counts 20 MB.
 const MAX_OTHER: u64 = 64 << 20;
 
-/// Bytes of an object's first entries, which share a node, and of a list's first items.
+/// Bytes of the first entries of an object, which share a node, and of the first items of a list.
 const OBJECT: u64 = 640;
 const LIST: u64 = 160;
 
-/// Bytes of a further item with a short text, in a list that has grown for more.
+/// Bytes of a further item with a short text, including the spare capacity of its list.
 const ITEM: u64 = 96;
 
-/// Bytes of a name in an object beside its value.
+/// Bytes of a name in an object, without its value.
 const NAME: u64 = 48;
 
-/// Checks that a JSON file does not take much more memory than files of models do. It may be malformed.
+/// Checks that a JSON file, which may be malformed, does not take much more memory than model files do.
 ///
 /// # Errors
-/// It would take more than the limit.
+/// The file would take more than the limit, or more than the process may have.
 pub(crate) fn check(file: &str, json: &[u8]) -> Result<(), LoadError> {
     let limit = if file.ends_with("tokenizer.json") { MAX_TOKENIZER } else { MAX_OTHER };
     match parsed_bytes(json) {
         bytes if bytes <= limit => memory_budget::check(bytes).map_err(|problem| LoadError::invalid(file, problem)),
         bytes => {
             let problem = format!(
-                "has so many lists, objects and values that they take about {bytes} bytes of memory, the limit is {limit}"
+                "has too many lists, objects and values: they would take about {bytes} bytes of memory, the limit is {limit}"
             );
             Err(LoadError::invalid(file, problem))
         }
     }
 }
 
-/// Bytes of the values of a JSON text, without those of long texts, which are as many as in the file.
+/// Bytes of the values of a JSON text. Long strings are not counted; they take as many bytes as in the file.
 fn parsed_bytes(json: &[u8]) -> u64 {
     let mut bytes = 0;
     let mut rest = json.iter();
@@ -79,10 +79,7 @@ mod tests {
         memory_budget::LEFT.set(Some(20_000_000));
         for file in ["config.json", "tokenizer.json"] {
             let refused = check(file, json.as_bytes()).unwrap_err().to_string();
-            assert!(
-                refused.starts_with(file) && refused.contains("of which this process may have 20000000"),
-                "{refused}"
-            );
+            assert!(refused.starts_with(file) && refused.contains("this process may have 20000000"), "{refused}");
         }
         memory_budget::LEFT.set(None);
         check("config.json", json.as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! Loading of checkpoints, of decoders (Qwen3, Qwen2, Llama, Mistral) and of encoders (BERT and its kin), and forward passes,
-//! those of decoders in compact space.
+//! Loading of checkpoints of decoders (Qwen3, Qwen2, Llama, Mistral and others) and encoders (BERT and its kin), and their forward
+//! passes; decoders run in compact space.
 //!
 //! [`load`] reads a model's files and returns it as a [`prefold_core::LoadedModel`]. The transformer is written
 //! once (`model/`), over operations that choose the device (`ops/`).
@@ -36,10 +36,10 @@ use prefold_core::{Folding, Interrupting, LoadedModel, ModelBackend, Replica};
 use prefold_kernels::ThreadPool;
 use std::sync::Arc;
 
-/// Checks, without reading the model, that the device is there, computes in the type and has room for the replicas.
+/// Checks, without reading the model, that the device exists, supports the type and has room for the replicas.
 ///
 /// # Errors
-/// The first of these that is not so.
+/// The first check that fails.
 pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
     Target::open(options, "").map(drop)
 }
@@ -49,7 +49,7 @@ pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
 /// Blocks: a hub download runs on its own runtime, so do not call this from async code.
 ///
 /// # Errors
-/// The checkpoint cannot be served exactly as it is meant: see [`LoadError`].
+/// The checkpoint cannot be served exactly as its files specify: see [`LoadError`].
 pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let checkpoints = Checkpoint::open_all(options)?;
     let teams = teams(options.cpu_replicas);
@@ -67,11 +67,11 @@ pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     })
 }
 
-/// Loads a model once, as [`load`] does, and returns a backend for each mode, all over the same weights, with buffers of its own. All
+/// Loads a model once, as [`load`] does, and returns a backend for each mode. The backends share the weights, have their own buffers, and
 /// run on the threads of their caller: `attention` and `cpu_replicas` of the options have no effect.
 ///
 /// # Errors
-/// Those of [`load`].
+/// The same as for [`load`].
 pub fn load_in_modes(options: &LoadOptions, modes: &[AttentionMode]) -> Result<Vec<ModelBackend>, LoadError> {
     let options = LoadOptions { cpu_replicas: 1, ..options.clone() };
     let checkpoints = Checkpoint::open_all(&options)?;
@@ -79,7 +79,7 @@ pub fn load_in_modes(options: &LoadOptions, modes: &[AttentionMode]) -> Result<V
     Ok(replicas.into_iter().map(|replica| replica.backend).collect())
 }
 
-/// Packs the weights of a model's parts once. The replicas are over these weights, as many as `replicate` makes of each part.
+/// Packs the weights of all sub-models once, and makes as many replicas over these weights as `replicate` returns.
 fn load_replicas(
     checkpoints: &[Checkpoint],
     options: &LoadOptions,
@@ -106,7 +106,7 @@ fn load_replicas(
     Ok(std::iter::from_fn(replica).collect())
 }
 
-/// The backend of a model over those of its parts; `None` without parts.
+/// The backend of a model from the backends of its sub-models; `None` without any.
 fn joined(parts: Vec<TransformerBackend>, folding: Option<Folding>) -> Option<ModelBackend> {
     let mut parts = parts.into_iter();
     let (first, others) = (parts.next()?, parts.collect::<Vec<_>>());
@@ -117,7 +117,7 @@ fn joined(parts: Vec<TransformerBackend>, folding: Option<Folding>) -> Option<Mo
     })
 }
 
-/// Threads for each of `count` replicas, which share the cores evenly; none for a single backend, which runs on its caller's.
+/// Threads for each of `count` replicas, which share the cores evenly; empty for a single backend, which runs on its caller's threads.
 fn teams(count: usize) -> Vec<Arc<ThreadPool>> {
     if count < 2 {
         return Vec::new();

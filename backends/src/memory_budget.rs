@@ -1,19 +1,19 @@
-//! Memory that the process may still ask for, by the limits on its address space and its control groups. A size that a file states is held
-//! against it before memory is asked for: the system grants more than there is, and kills who uses it.
+//! Memory that the process may still allocate, by the limits on its address space and its control groups. A size that a file states is
+//! compared with it before allocation, because the system grants more than there is and kills the process once it uses the memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes below which a size is not held against it: reading the limits takes some file accesses.
+/// Bytes below which a size is not checked: reading the limits takes some file accesses.
 const SMALL: u64 = 16 << 20;
 
 /// Mount point of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Checks that so many bytes of memory are left.
+/// Checks that this many bytes of memory are left.
 ///
 /// # Errors
-/// They are not; the rest of a sentence about what needs them.
+/// They are not; the error is the rest of a sentence whose subject needs them.
 pub(crate) fn check(bytes: u64) -> Result<(), String> {
     if bytes < SMALL { Ok(()) } else { check_against(left(), bytes) }
 }
@@ -21,7 +21,7 @@ pub(crate) fn check(bytes: u64) -> Result<(), String> {
 fn check_against(left: Option<u64>, bytes: u64) -> Result<(), String> {
     match left {
         Some(left) if left < bytes => {
-            Err(format!("would take {bytes} bytes of memory, of which this process may have {left} more"))
+            Err(format!("would take {bytes} bytes of memory, this process may have {left} more"))
         }
         _ => Ok(()),
     }
@@ -29,7 +29,7 @@ fn check_against(left: Option<u64>, bytes: u64) -> Result<(), String> {
 
 #[cfg(test)]
 thread_local! {
-    /// Stands for what is left, in tests.
+    /// Bytes left, set by tests.
     pub(crate) static LEFT: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
 }
 
@@ -43,21 +43,21 @@ fn left() -> Option<u64> {
     least(Path::new(GROUPS), &read("cgroup"), (&read("limits"), &read("status")))
 }
 
-/// The same by the groups below a folder and by the texts of files in `/proc/self`: `cgroup`, and `limits` with `status`.
+/// Bytes left by the groups below a folder and by the contents of `cgroup`, `limits` and `status` in `/proc/self`.
 fn least(root: &Path, cgroup: &str, (limits, status): (&str, &str)) -> Option<u64> {
     let groups = groups(root, cgroup);
     let of_groups = groups.iter().filter_map(|folder| left_in_group(folder));
     of_groups.chain(left_in_address_space(limits, status)).min()
 }
 
-/// Bytes of the address space that the texts of `/proc/self/limits` and `/proc/self/status` leave.
+/// Bytes left of the address space, by the contents of `/proc/self/limits` and `/proc/self/status`.
 fn left_in_address_space(limits: &str, status: &str) -> Option<u64> {
     let limit = first_number(limits.lines().find_map(|line| line.strip_prefix("Max address space"))?)?;
     let kilobytes = first_number(status.lines().find_map(|line| line.strip_prefix("VmSize:"))?)?;
     Some(limit.saturating_sub(kilobytes << 10))
 }
 
-/// Folders of the groups that a text of `/proc/self/cgroup` names, and of those around them.
+/// Folders of the groups in the content of `/proc/self/cgroup`, and of their parents.
 fn groups(root: &Path, text: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for line in text.lines() {
@@ -74,11 +74,11 @@ fn groups(root: &Path, text: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// Bytes that a group's limit leaves beyond what it holds; pages of files are given back when memory is asked for.
+/// Bytes between a group's limit and its use, without the pages of files, which are given back on demand.
 fn left_in_group(folder: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let number = |name: &str| first_number(&read(name)?);
-    // Of version 2, and of version 1.
+    // The file of version 2 first, then of version 1.
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
     let held = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = read("memory.stat").unwrap_or_default();
@@ -146,7 +146,7 @@ mod tests {
         check_against(None, u64::MAX).unwrap();
         check_against(Some(100), 100).unwrap();
         let refused = check_against(Some(100), 101).unwrap_err();
-        assert_eq!(refused, "would take 101 bytes of memory, of which this process may have 100 more");
+        assert_eq!(refused, "would take 101 bytes of memory, this process may have 100 more");
         LEFT.set(Some(0));
         check(SMALL - 1).unwrap();
         check(SMALL).unwrap_err();

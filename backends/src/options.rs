@@ -14,14 +14,14 @@ pub struct LoadOptions {
     pub source: ModelSource,
     /// Device; if absent, the first GPU, or the CPU on a machine without a driver or a GPU.
     pub device: Option<DeviceChoice>,
-    /// Type of the weights in products; if absent, bfloat16 on a GPU, and on a CPU where the weights are stored in 16 bits, else
+    /// Type of the weights in linear layers; if absent, bfloat16 on a GPU and for weights stored in 16 bits on a CPU, else
     /// float32.
     pub dtype: Option<Dtype>,
-    /// Instructions of the CPU's kernels by name; if absent, the fastest.
+    /// Instruction set of the CPU kernels by name; if absent, the fastest.
     pub cpu_kernels: Option<String>,
-    /// Replicas on a CPU, at least one: backends over the same weights, each with its part of the cores.
+    /// Replicas on a CPU, at least one: backends over the same weights, each with its share of the cores.
     pub cpu_replicas: usize,
-    /// Weights that stay in bfloat16 in a model in int8: parts of their names, with `*` for any characters.
+    /// Weights that stay in bfloat16 in a model in int8: substrings of their names, with `*` for any characters.
     pub int8_skip: Vec<String>,
     /// Pooling of token states; if absent, the checkpoint's.
     pub pooling: Option<Pooling>,
@@ -31,9 +31,9 @@ pub struct LoadOptions {
     pub rerank_recipe: Option<RerankRecipe>,
     /// Attention over a compacted batch.
     pub attention: AttentionMode,
-    /// Prompt put before every text when a request names none; the checkpoint's when absent.
+    /// Prompt put before every text when a request names none; if absent, the checkpoint's.
     pub default_prompt: Option<DefaultPrompt>,
-    /// Instruction of a reranker's prompt when a request gives none; the recipe's when absent.
+    /// Instruction of a reranker's prompt when a request gives none; if absent, the recipe's.
     pub rerank_instruction: Option<String>,
     /// Folder of a dense layer that replaces the one in `modules.json`.
     pub dense_path: Option<String>,
@@ -42,14 +42,14 @@ pub struct LoadOptions {
 /// Prompt put before every text when a request names none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefaultPrompt {
-    /// One of the model's own, by name.
+    /// A prompt of the model, by name.
     Named(String),
-    /// A text.
+    /// The prompt's text.
     Text(String),
 }
 
 impl Default for LoadOptions {
-    /// The model in the current directory, as its files say, with attention in compact space.
+    /// The model in the current directory, with the settings of its files and attention in compact space.
     fn default() -> Self {
         Self {
             source: ModelSource::Path(PathBuf::from(".")),
@@ -89,11 +89,11 @@ pub struct HubModel {
     pub revision: Option<String>,
     /// Token sent to the hub; never printed.
     pub token: Option<String>,
-    /// Directory of downloads, in which `~` and `$NAME` are expanded; if absent, the one of Hugging Face's tools.
+    /// Directory of downloads, in which `~` and `$NAME` are expanded; if absent, the cache of Hugging Face's tools.
     pub cache_dir: Option<PathBuf>,
     /// URL of the hub; if absent, `HF_ENDPOINT` or Hugging Face's own.
     pub endpoint: Option<String>,
-    /// Use the cache as it is, without a request to the hub.
+    /// Use the cache as it is, without requests to the hub.
     pub offline: bool,
     /// Longest time without progress before a download fails.
     pub timeout: Duration,

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runner of a model: one forward pass at a time, on a thread of its own.
+/// Backend that runs a model: one forward pass at a time, on a thread of its own.
 ///
 /// Implementations must answer every sequence of the batch and keep the order: `outputs[i]` belongs
 /// to sequence `i`.
@@ -18,51 +18,51 @@ pub trait Backend: Send {
     /// The loaded model.
     fn info(&self) -> &ModelInfo;
 
-    /// Device memory of the largest batch in bytes, weights excluded; 0 on a CPU, whose memory is not counted.
+    /// Device memory of the largest batch in bytes, without the weights; 0 on a CPU, where memory is not counted.
     fn needed_bytes(&self, limits: BatchLimits) -> usize {
         let _ = limits;
         0
     }
 
-    /// Checks that the largest batch fits the free memory of the device, of which further backends need `others` bytes. A CPU takes any.
+    /// Checks that the largest batch fits the free device memory, of which other backends need `others` bytes. Always succeeds on a CPU.
     ///
     /// # Errors
-    /// It does not fit; says what would.
+    /// The batch does not fit; names the largest that would.
     fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
         let _ = (limits, others);
         Ok(())
     }
 
-    /// Allocates and touches the memory of the largest batch, so that no request waits for it. Optional: batches that find
-    /// none reserved allocate theirs.
+    /// Allocates and touches the memory of the largest batch, so that no request waits for it. Optional: a batch without
+    /// reserved memory allocates its own.
     ///
     /// # Errors
-    /// The device has no memory.
+    /// The device is out of memory.
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
         let _ = limits;
         Ok(())
     }
 
-    /// Runs the model over a batch and computes every row of it.
+    /// Runs the model over a batch and computes every row.
     ///
     /// # Errors
-    /// Fails as a whole; no partial results. [`BackendError::Stopped`] where a yield point said so.
+    /// Fails as a whole; no partial results. [`BackendError::Stopped`] if a yield point stops the pass.
     fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError>;
 
-    /// Time that each part of the model took in the last pass, in the order of [`ModelInfo::parts`], without what ran at yield points.
-    /// Empty where the model has one part, which took all of it.
+    /// Time of each sub-model in the last pass, in the order of [`ModelInfo::parts`], without work at yield points. Empty for a model
+    /// without sub-models.
     fn part_times(&self) -> &[Duration] {
         &[]
     }
 }
 
-/// A [`Backend`] whose attention is causal: the hidden state of a token depends on the tokens up to it and on nothing
-/// else, so sequences share the states of a common prefix.
+/// A [`Backend`] whose attention is causal: the hidden state of a token depends only on the tokens up to it, so sequences
+/// share the states of a common prefix.
 pub trait PrefixBackend: Backend {
-    /// Runs the model over the compact rows of a batch. Outputs are those of [`forward`](Backend::forward).
+    /// Runs the model over the compact rows of a batch. The outputs are the same as with [`forward`](Backend::forward).
     ///
     /// # Errors
-    /// Those of [`forward`](Backend::forward).
+    /// As [`forward`](Backend::forward).
     fn forward_compact(
         &mut self,
         batch: &Batch,
@@ -71,7 +71,7 @@ pub trait PrefixBackend: Backend {
     ) -> Result<Vec<Output>, BackendError>;
 }
 
-/// Folding that a model's attention allows: the tokens that are computed once for several sequences of a batch.
+/// Folding that a model's attention allows: tokens that are computed once for several sequences of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Folding {
     /// Common prefixes.
@@ -80,11 +80,11 @@ pub enum Folding {
     Whole,
 }
 
-/// The backend of a loaded model. Its kind decides what is folded; only a [`PrefixBackend`] can be handed a plan.
+/// Backend of a loaded model. Its kind decides the folding; only a [`PrefixBackend`] takes a plan.
 pub enum ModelBackend {
     /// Attention is causal: [`Folding::Prefix`].
     Prefix(Box<dyn PrefixBackend>),
-    /// Any other attention: [`Folding::Whole`]. The engine runs equal sequences once, so the backend does nothing for it.
+    /// Any other attention: [`Folding::Whole`]. The engine runs equal sequences once, so the backend need not fold.
     Whole(Box<dyn Backend>),
 }
 
@@ -97,7 +97,7 @@ impl ModelBackend {
         }
     }
 
-    /// Runs the model over a batch, without interruption: over its compact rows where there is a plan and attention is causal, over
+    /// Runs the model over a batch, without interruption: over its compact rows if there is a plan and attention is causal, over
     /// every row otherwise. The outputs are the same.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl ModelBackend {
     /// The same with yield points.
     ///
     /// # Errors
-    /// Those of [`Backend::forward`].
+    /// As [`Backend::forward`].
     pub fn forward_yielding(
         &mut self,
         batch: &Batch,
@@ -144,24 +144,24 @@ impl DerefMut for ModelBackend {
     }
 }
 
-/// A backend of a model, and those that run at the yield points of its passes, on the same threads.
+/// Backend of a model, with the backends that run at the yield points of its passes, on the same threads.
 pub struct Replica {
-    /// Runs batches.
+    /// Backend for ordinary batches.
     pub backend: ModelBackend,
-    /// None where passes are not interrupted.
+    /// `None` if passes are not interrupted.
     pub interrupting: Option<Interrupting>,
 }
 
-/// Backends with buffers of their own for small batches, over the weights of one that they interrupt.
+/// Backends that interrupt another one. They share its weights and have their own buffers for small batches.
 pub struct Interrupting {
-    /// Interrupts batches of larger requests.
+    /// Backend that interrupts batches of larger requests.
     pub due: ModelBackend,
-    /// Interrupts both.
+    /// Backend that interrupts the other two.
     pub urgent: ModelBackend,
 }
 
 impl Replica {
-    /// The same with all backends replaced by what `wrap` makes of them.
+    /// The replica with each backend wrapped.
     #[must_use]
     pub fn map(self, wrap: impl Fn(ModelBackend) -> ModelBackend) -> Self {
         let interrupting =
@@ -176,23 +176,23 @@ impl From<ModelBackend> for Replica {
     }
 }
 
-/// Limits of a batch's size.
+/// Limits on the size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Rows that are computed.
+    /// Maximum computed rows.
     pub max_tokens: usize,
-    /// Tokens of all sequences, repeated ones counted each time.
+    /// Maximum tokens of all sequences, with repeated tokens counted each time.
     pub max_ragged_tokens: usize,
 }
 
 /// A batch that does not fit the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
-    /// The most rows that would fit, with ragged tokens in the same ratio to them; 0 when none do.
+    /// Maximum rows that would fit, with the same ratio of ragged tokens to rows; 0 if none fit.
     pub largest_max_tokens: usize,
     /// Bytes that the largest batch needs.
     pub needed_bytes: usize,
-    /// Bytes that are free.
+    /// Free bytes.
     pub free_bytes: usize,
 }
 
@@ -226,7 +226,7 @@ pub enum Wanted {
     Embedding,
     /// The logits of a score head.
     Logits,
-    /// The final hidden state of every token; of a classifier of tokens, the logits of every token.
+    /// The final hidden state of every token; for a token classifier, the logits of every token.
     Tokens,
 }
 
@@ -257,27 +257,27 @@ pub enum Output {
     Logits(Vec<f32>),
 }
 
-/// What int8 does to each layer of products of a model.
+/// Effect of int8 on each linear layer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Int8Report {
-    /// Names of the layers that stay in bfloat16, because int8 would change their products by more than `max_error`, or by request. A layer
-    /// of several matrices (query, key and value; gate and up) has the name of the first.
+    /// Names of the layers kept in bfloat16, by request or because int8 would change their products by more than `max_error`. A layer of
+    /// several matrices (query, key and value; gate and up) has the name of the first.
     pub kept_in_bfloat16: Vec<String>,
     /// Largest error of a layer in int8.
     pub max_error: f64,
-    /// Names of the layers that were measured, and the change that int8 makes in their products, relative to them; the largest
-    /// first. It is not finite where weights or inputs of the layer are not.
+    /// Names of the measured layers with the relative error of their products in int8, the largest first. The error is not finite
+    /// if weights or inputs of the layer are not.
     pub errors: Vec<(String, f64)>,
 }
 
-/// Memory that an input takes on its way through the layers, beside the weights: linear in its length, whatever its attention.
+/// Memory of an input on its way through the layers, without the weights: linear in its length for any kind of attention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InputMemory {
     /// Bytes for each token.
     pub token: u64,
-    /// Bytes for each of the tokens that go through a product together, in addition.
+    /// Additional bytes for each token of a block, the tokens that go through a product together.
     pub block_token: u64,
-    /// Tokens that go through a product together at most.
+    /// Maximum tokens of a block.
     pub block_tokens: u64,
 }
 
@@ -290,28 +290,28 @@ impl InputMemory {
     }
 }
 
-/// Limits of the tokens that a part of a model takes.
+/// Limits on the tokens of a sub-model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenLimits {
     /// Token ids must be below this.
     pub vocab_size: usize,
-    /// Types of tokens that it tells apart; fewer than two for a part without types.
+    /// Number of token types; fewer than two for a sub-model without types.
     pub token_types: usize,
     /// The longest input in tokens.
     pub max_input_length: usize,
 }
 
-/// Index of the sub-model that takes a text, by the text's task.
+/// Index of the sub-model for a text, by the text's task.
 #[derive(Debug, Clone, Default)]
 pub struct SubModelMap(Arc<[usize]>);
 
 impl SubModelMap {
-    /// The sub-model that takes texts of a task; the first where the model does not have the task.
+    /// Index of the sub-model for texts of a task; 0 if the model does not have the task.
     pub fn part(&self, TaskId(number): TaskId) -> usize {
         self.0.get(usize::from(number)).copied().unwrap_or(0)
     }
 
-    /// Sub-models up to the last that takes texts.
+    /// Number of sub-models.
     pub(crate) fn count(&self) -> usize {
         self.0.iter().max().map_or(1, |last| last + 1)
     }
@@ -319,31 +319,31 @@ impl SubModelMap {
 
 /// Properties of a loaded model that the engine and the endpoints read.
 ///
-/// Most models have one part. A Router whose texts go through different models by their task has several sub-models; the fields describe
-/// the first, which takes the texts without a task.
+/// A Router that sends texts through different models by their task has several sub-models. The fields describe the first, for texts
+/// without a task.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
-    /// The family's name as `config.json` has it, for example `qwen3`.
+    /// Family name as in `config.json`, for example `qwen3`.
     pub model_type: String,
     /// The answers that the model can give.
     pub capabilities: Arc<Capabilities>,
     /// Token ids must be below this.
     pub vocab_size: usize,
-    /// Types of tokens that the model tells apart; fewer than two for models without types.
+    /// Number of token types; fewer than two for models without types.
     pub token_types: usize,
-    /// Type of the weights in products: `float32`, `bfloat16`, `float16` or `int8`.
+    /// Data type of the weights in products: `float32`, `bfloat16`, `float16` or `int8`.
     pub dtype: &'static str,
-    /// Reason for that type.
+    /// Reason for this data type.
     pub dtype_reason: String,
-    /// Instructions of the kernels, for example `avx512-bf16`.
+    /// Instruction set of the kernels, for example `avx512-bf16`.
     pub kernels: String,
-    /// Reason for them.
+    /// Reason for this instruction set.
     pub kernels_reason: String,
-    /// What int8 does to each layer; `None` for models in other types.
+    /// Effect of int8 on each layer; `None` for models in other types.
     pub int8: Option<Int8Report>,
     /// Memory of an input on its way through the layers.
     pub input_memory: InputMemory,
-    /// Limits of the parts behind the first.
+    /// Limits of the sub-models after the first.
     pub further_parts: Vec<TokenLimits>,
     /// `cpu` or `cuda:0`.
     pub device: String,
@@ -352,29 +352,29 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
-    /// The limits of the first part.
+    /// Limits of the first sub-model.
     pub fn first_part(&self) -> TokenLimits {
         let max_input_length = self.capabilities.max_input_length;
         TokenLimits { vocab_size: self.vocab_size, token_types: self.token_types, max_input_length }
     }
 
-    /// The limits of all parts.
+    /// Limits of all sub-models.
     pub fn parts(&self) -> impl Iterator<Item = TokenLimits> {
         std::iter::once(self.first_part()).chain(self.further_parts.iter().copied())
     }
 
-    /// The part that takes the texts of each task.
+    /// Sub-model for the texts of each task.
     pub fn part_map(&self) -> SubModelMap {
         let tasks = self.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
         SubModelMap(std::iter::once(0).chain(tasks.map(|task| task.part)).collect())
     }
 
-    /// The longest input that a part takes.
+    /// Longest input of any sub-model in tokens.
     pub fn longest_input(&self) -> usize {
         self.parts().map(|part| part.max_input_length).max().unwrap_or(0)
     }
 
-    /// Limits the inputs of all parts to a number of tokens.
+    /// Limits the inputs of all sub-models to a number of tokens.
     pub(crate) fn limit_inputs(&mut self, tokens: usize) {
         let first = &mut Arc::make_mut(&mut self.capabilities).max_input_length;
         let further = self.further_parts.iter_mut().map(|part| &mut part.max_input_length);

@@ -4,54 +4,54 @@ use crate::error::Error;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
-/// Tokenization workers at most by default. More do not keep a faster device busy, and each copies the tokenizer's state.
+/// Maximum default number of tokenization workers. More do not keep a faster device busy, and each copies the tokenizer's state.
 const MAX_DEFAULT_TOKENIZATION_WORKERS: usize = 8;
 
 /// Limits and choices of an [`Engine`](crate::Engine); the server has a flag for each.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Rows computed in a batch at most: distinct tokens where batches are compacted, tokens where they are not.
+    /// Maximum rows computed in a batch: distinct tokens if batches are compacted, all tokens otherwise.
     pub max_batch_tokens: usize,
-    /// Tokens in a batch at most, repeated ones counted each time;
+    /// Maximum tokens in a batch, with repeated tokens counted each time;
     /// [`RAGGED_TOKENS_FACTOR`](Self::RAGGED_TOKENS_FACTOR) times `max_batch_tokens` when absent.
     pub max_batch_ragged_tokens: Option<usize>,
-    /// Sequences in a batch at most.
+    /// Maximum sequences in a batch.
     pub max_batch_requests: Option<usize>,
-    /// Estimated milliseconds of a batch at most, 0 for no such bound; when absent, no bound on a GPU, and on a CPU
-    /// [`MAX_BATCH_MS_OF_PREFIXES`](Self::MAX_BATCH_MS_OF_PREFIXES) where batches compute shared prefixes once and give way to short
-    /// requests, [`MAX_BATCH_MS_ON_CPU`](Self::MAX_BATCH_MS_ON_CPU) elsewhere.
+    /// Maximum estimated time of a batch in milliseconds, 0 for no bound. When absent: no bound on a GPU; on a CPU
+    /// [`MAX_BATCH_MS_OF_PREFIXES`](Self::MAX_BATCH_MS_OF_PREFIXES) if batches compute shared prefixes once and short requests
+    /// interrupt them, [`MAX_BATCH_MS_ON_CPU`](Self::MAX_BATCH_MS_ON_CPU) otherwise.
     pub max_batch_ms: Option<u64>,
-    /// Tokens in an input at most; the model's limit when absent.
+    /// Maximum tokens in an input; the model's limit when absent.
     pub max_input_length: Option<usize>,
-    /// Requests in the engine at once.
+    /// Maximum requests in the engine at once.
     pub max_concurrent_requests: usize,
-    /// Tokens that wait for a batch; requests are refused while the queue holds this many.
+    /// Limit on tokens that wait for a batch; requests are refused while the queue holds this many.
     pub max_queued_tokens: usize,
-    /// Inputs that wait for a batch; requests are refused while the queue holds this many.
+    /// Limit on inputs that wait for a batch; requests are refused while the queue holds this many.
     pub max_queued_inputs: usize,
-    /// Bytes of request bodies, and of the values of responses until clients have read them; requests are refused while the
-    /// others hold this many.
+    /// Limit on the bytes of request bodies, and of the values of responses until clients have read them; a request is refused
+    /// while the others hold this many.
     pub max_buffered_bytes: usize,
-    /// Inputs of one request that are worked on at once. A larger request is done in chunks of this size, up to
+    /// Inputs of one request that are processed at once. A larger request is split into chunks of this size, at most
     /// [`MAX_CHUNKS`](Self::MAX_CHUNKS) of them.
     pub max_client_batch_size: usize,
     /// Choice of the waiting inputs that form a batch together.
     pub scheduling: Scheduling,
-    /// Compact a batch that shares anything when N'/N is at or under this; 0 is never. A batch of more tokens than
-    /// `max_batch_tokens` is always compacted.
+    /// Maximum N'/N of a batch that is compacted; 0 turns compaction off. A batch of more tokens than `max_batch_tokens` is
+    /// always compacted.
     pub radix_mlp_threshold: f32,
-    /// Round N' up to a multiple of this, which divides `max_batch_tokens`.
+    /// Multiple to which N' is rounded up; must divide `max_batch_tokens`.
     pub radix_mlp_pad: usize,
     /// Threads that encode texts.
     pub tokenization_workers: usize,
-    /// Remember the tokens of words from one text to the next, whatever scopes they are in: the time that a text takes may tell
-    /// whether another has brought a word.
+    /// Cache the tokens of words across texts of all scopes. The time that a text takes may then reveal whether another text
+    /// contained a word.
     pub caches_words: bool,
-    /// Distinct tokens of the passes that run before the engine answers, on a CPU; 0 for no warm-up. On a GPU a full batch runs.
+    /// Distinct tokens of the warm-up passes on a CPU; 0 for no warm-up. On a GPU a full batch runs.
     pub warmup_tokens: usize,
-    /// Value of `truncate` when a request does not say.
+    /// Value of `truncate` for requests without it.
     pub auto_truncate: bool,
-    /// Compute empty texts too instead of refusing them. Their vectors mean nothing, and may be near to those of any text.
+    /// Accept empty texts instead of refusing them. Their vectors mean nothing, and may be close to the vector of any text.
     pub allow_empty_inputs: bool,
 }
 
@@ -83,29 +83,29 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// Ratio of `max_batch_ragged_tokens`, where it is absent, to `max_batch_tokens`.
+    /// Ratio of the default `max_batch_ragged_tokens` to `max_batch_tokens`.
     pub const RAGGED_TOKENS_FACTOR: usize = 8;
 
-    /// Chunks of a request at most: its answers are all in memory before the first is sent.
+    /// Maximum chunks of a request: all its answers are in memory before the first is sent.
     pub const MAX_CHUNKS: usize = 64;
 
-    /// Tokenization workers at most: a thread each, and more than the cores of any machine gain nothing.
+    /// Maximum tokenization workers. Each is a thread, and more threads than cores gain nothing.
     pub const MAX_TOKENIZATION_WORKERS: usize = 1024;
 
-    /// `max_batch_ms` on a CPU where it is absent.
+    /// Default `max_batch_ms` on a CPU.
     pub const MAX_BATCH_MS_ON_CPU: u64 = 250;
 
-    /// The same for batches that compute shared prefixes once. Each further batch computes them again: 2% of this for a prefix that takes 0.2 s, as
-    /// 512 tokens do in a model of 0.6 billion weights on two cores.
+    /// The same if batches compute shared prefixes once. Each further batch computes them again: 2% of this for a prefix that takes
+    /// 0.2 s, such as 512 tokens in a model of 0.6 billion parameters on two cores.
     pub const MAX_BATCH_MS_OF_PREFIXES: u64 = 10_000;
 
-    /// Tokens at most in a batch of requests that interrupt others because their turn is before.
+    /// Maximum tokens in a batch of longer requests that interrupt others because their turn comes first.
     pub const MAX_DUE_TOKENS: usize = 4096;
 
-    /// Tokens at most in a batch of short requests that interrupt all others.
+    /// Maximum tokens in a batch of short requests that interrupt others.
     pub const MAX_URGENT_TOKENS: usize = 1024;
 
-    /// Estimated time of a batch at most, on a device of this name, of a model whose batches compute shared prefixes once or not.
+    /// Maximum estimated time of a batch on a device with this name; `shares_prefixes`: batches compute shared prefixes once.
     pub fn max_batch_time(&self, device: &str, shares_prefixes: bool) -> Option<Duration> {
         let default = match (device, shares_prefixes, self.scheduling) {
             ("cpu", true, Scheduling::Prefix) => Self::MAX_BATCH_MS_OF_PREFIXES,
@@ -116,18 +116,18 @@ impl EngineConfig {
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
-    /// Inputs in one request at most.
+    /// Maximum inputs in one request.
     pub fn max_request_inputs(&self) -> usize {
         self.max_client_batch_size.saturating_mul(Self::MAX_CHUNKS)
     }
 
-    /// Tokens in a batch at most, with the default where the setting is absent.
+    /// Maximum tokens in a batch: the setting or its default.
     pub fn ragged_tokens_limit(&self) -> usize {
         let default = self.max_batch_tokens.saturating_mul(Self::RAGGED_TOKENS_FACTOR).min(i32::MAX as usize);
         self.max_batch_ragged_tokens.unwrap_or(default)
     }
 
-    /// Checks the settings by themselves and together; none of it needs the model.
+    /// Checks the settings, each alone and all together, as far as possible without the model.
     ///
     /// # Errors
     /// The first setting that is out of its range.
@@ -171,7 +171,7 @@ impl EngineConfig {
             let problem = format!("is {ragged_tokens}, it must be at least the {tokens} distinct tokens of a batch");
             return invalid("max_batch_ragged_tokens", problem);
         }
-        // Then the rows of a batch are within the budget with their padding too.
+        // Divisibility keeps the rows of a batch within the budget after padding.
         if !tokens.is_multiple_of(pad) {
             return invalid(
                 "radix_mlp_pad",
@@ -188,10 +188,10 @@ impl EngineConfig {
     }
 }
 
-/// Why an [`Engine`](crate::Engine) cannot start.
+/// Failure to start an [`Engine`](crate::Engine).
 #[derive(Debug, Clone, ThisError)]
 pub enum StartError {
-    /// A setting is at fault.
+    /// A setting is invalid.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
     /// The model contradicts itself, its template cannot be encoded, or a thread cannot be started.
@@ -212,8 +212,8 @@ pub struct InvalidSetting {
 /// Choice of the waiting inputs that form a batch together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// Fair shares between API keys and between their requests; among requests whose turn it is, those that share the
-    /// longest prefixes with what is chosen already fill the batch.
+    /// Fair shares between API keys and between their requests; among requests whose turn it is, the batch takes those that
+    /// share the longest prefixes with the inputs chosen already.
     #[default]
     Prefix,
     /// First in, first out.

@@ -1,6 +1,6 @@
 //! Errors between a request's arrival and its answer.
 //!
-//! They name resources and limits, never flags or statuses: those belong to whoever serves the engine.
+//! They name resources and limits, never flags or statuses, which belong to the server.
 
 use crate::capabilities::{Capabilities, Task};
 use crate::yield_point::Stopped;
@@ -33,7 +33,7 @@ pub enum Error {
         /// The fault and the limit, as the rest of a sentence.
         problem: String,
     },
-    /// An input has more tokens than are allowed, and is not to be truncated.
+    /// An input exceeds the token limit and must not be truncated.
     #[error("`{field}` {problem}")]
     TooLong {
         /// The request's field.
@@ -49,7 +49,7 @@ pub enum Error {
         /// The tokenizer's message.
         problem: String,
     },
-    /// More inputs in one request than can be done in chunks.
+    /// A request has more inputs than its chunks may hold.
     #[error("`{field}` has {got} items, the limit is {limit}")]
     BatchTooLarge {
         /// The request's field.
@@ -59,24 +59,24 @@ pub enum Error {
         /// Items allowed.
         limit: usize,
     },
-    /// The served model lacks the answer.
+    /// The served model does not support the task.
     #[error("{} is not possible: the model ({model_type}) {capabilities}", asked.noun())]
     NotCapable {
-        /// The answer that the request asks for.
+        /// The requested task.
         asked: Task,
         /// The model's family.
         model_type: String,
         /// The answers that the model can give.
         capabilities: Arc<Capabilities>,
     },
-    /// The other requests hold all of a resource; the client should come back later.
+    /// A quota is used up by other requests; the client should retry later.
     #[error("the server is overloaded: too many {resource} (limit {limit}{})", shown_part(.fair_part.as_ref()))]
     Overloaded {
         /// The resource whose quota is used up.
         resource: Resource,
         /// The quota's limit.
         limit: usize,
-        /// The account's part of it, where other accounts hold some too.
+        /// The account's fair part of it, if other accounts hold some too.
         fair_part: Option<FairPart>,
     },
     /// The forward pass failed.
@@ -93,7 +93,7 @@ impl Error {
         Self::Validation { field, problem: problem.into() }
     }
 
-    /// True where the request was not accepted; false where it was, and its computation failed.
+    /// True if the request was not accepted; false if it was accepted and its computation failed.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Empty { .. }
@@ -109,7 +109,7 @@ impl Error {
     }
 }
 
-/// Fair part of a quota: what an account is sure of while others hold some too.
+/// Fair part of a quota, guaranteed to an account while others hold some too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FairPart {
     /// Units: the limit over the number of accounts.
@@ -120,7 +120,7 @@ pub struct FairPart {
     pub held: usize,
 }
 
-/// The fair part in the words of a client, for whom an account is an API key.
+/// Fair part in an error message; to clients an account is an API key.
 fn shown_part(part: Option<&FairPart>) -> String {
     let shown = |FairPart { size, accounts, held }: &FairPart| {
         format!(
@@ -146,7 +146,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them.
+    /// All resources.
     pub const ALL: [Self; 5] =
         [Self::Requests, Self::QueuedInputs, Self::QueuedTokens, Self::BufferedBytes, Self::TokenizeInput];
 
@@ -183,7 +183,7 @@ pub enum BackendError {
     /// The device has no memory left for this batch.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
-    /// The device has failed for good: every later call fails as well, until the process is started again.
+    /// The device has failed for good: every later call fails too, until the process is restarted.
     #[error("the device has failed: {0}")]
     DeviceLost(String),
     /// A panic was caught in the backend's thread.
@@ -192,12 +192,12 @@ pub enum BackendError {
     /// The output is not finite.
     #[error("the output is not finite (NaN or infinity): {problem}")]
     NotFinite {
-        /// The values, and what may be the cause.
+        /// The values and their possible causes.
         problem: String,
-        /// Type of the weights and products, in which the cause may be an overflow.
+        /// Data type of the weights and products, which may have overflowed.
         dtype: &'static str,
     },
-    /// The pass ended at a yield point, because nobody waits for it any more.
+    /// The pass ended at a yield point, because no request waits for it any more.
     #[error(transparent)]
     Stopped(#[from] Stopped),
     /// The backend broke its contract, for example by returning too few outputs.
@@ -206,18 +206,18 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// An output that is not finite, of a model in a type: where, with the causes after it.
+    /// Error for a non-finite output at `place`, with the possible causes for this data type.
     pub(crate) fn not_finite(place: &str, dtype: &'static str) -> Self {
         Self::NotFinite { problem: format!("{place}; {}", causes_of_not_finite(dtype)), dtype }
     }
 }
 
-/// Causes of an output that is not finite, of a model in this type.
+/// Possible causes of a non-finite output of a model in this data type.
 pub(crate) fn causes_of_not_finite(dtype: &str) -> String {
-    const WEIGHT: &str = "a weight that is not finite is a cause";
+    const WEIGHT: &str = "possible causes: a weight that is not finite";
     match dtype {
         "float32" => WEIGHT.to_owned(),
-        dtype => format!("{WEIGHT}, and in {dtype} an overflow, which float32 avoids"),
+        dtype => format!("{WEIGHT}, or in {dtype} an overflow, which float32 avoids"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Names of the metrics and the moments when they are recorded, through the [`metrics`] facade.
+//! Names of the metrics, and functions that record them through the [`metrics`] facade.
 //!
-//! Metrics with the meaning that they have in text-embeddings-inference have the same names. Durations are in seconds.
+//! Metrics with the same meaning as in text-embeddings-inference have its names. Durations are in seconds.
 //! The engine counts every call that reaches it exactly once: `te_request_count` is
-//! `te_request_success` plus `te_request_failure` plus what is still under way.
+//! `te_request_success` plus `te_request_failure` plus the calls in progress.
 
 use crate::admission::quota::Quota;
 use crate::error::Error;
@@ -34,23 +34,23 @@ const COUNTERS: [(&str, &str); 11] = [
     (REQUEST_COUNT, "Calls that reached the engine, by method"),
     (REQUEST_SUCCESS, "Calls that were answered, by method"),
     (REQUEST_FAILURE, "Calls that failed, by kind of error"),
-    ("te_embed_count", "Inputs of accepted calls to embed: of all that were not refused"),
+    ("te_embed_count", "Inputs of accepted (not refused) calls to embed"),
     ("te_embed_success", "Inputs embedded"),
-    ("te_predict_count", "Inputs of accepted calls to score or classify: of all that were not refused"),
+    ("te_predict_count", "Inputs of accepted (not refused) calls to score or classify"),
     ("te_predict_success", "Inputs scored or classified"),
     ("prefold_truncated_inputs_total", "Inputs that were too long and were truncated"),
-    ("prefold_failed_sequences_total", "Sequences whose forward pass failed or gave a value that is not finite"),
+    ("prefold_failed_sequences_total", "Sequences whose forward pass failed or gave a non-finite value"),
     ("prefold_tokens_saved_total", "Rows that compaction did not compute (N - N', padding not counted)"),
     (
         "prefold_attention_work_saved_total",
-        "Pairs of a query and a key, per head in a layer of full attention, that compact attention left out",
+        "Query-key pairs that compact attention skipped, per head in a layer of full attention",
     ),
 ];
 
-/// Waiting of requests, by the tokens of all their inputs; label `tokens`.
+/// Queue time of requests, by the tokens of all their inputs; label `tokens`.
 const QUEUE_BY_SIZE: &str = "prefold_request_queue_duration";
 
-/// Upper bounds of the classes of requests by tokens, beside the class of larger ones.
+/// Upper bounds of the size classes of requests, in tokens. Larger requests are in the class `more`.
 const SIZE_CLASSES: [(usize, &str); 4] = [(64, "64"), (512, "512"), (4096, "4096"), (32_768, "32768")];
 
 /// Time until the model computes for a request, by the tokens of all its inputs; label `tokens`.
@@ -76,7 +76,7 @@ const HISTOGRAMS: [(&str, Unit, &str); 24] = [
     (
         "prefold_request_tokenization_share",
         Unit::Count,
-        "Part of a request's time that encoding its inputs took, 0 to 1",
+        "Fraction of a request's time spent encoding its inputs, 0 to 1",
     ),
     ("te_request_input_length", Unit::Count, "Tokens of an input after truncation"),
     ("te_batch_next_size", Unit::Count, "Sequences in a batch"),
@@ -94,11 +94,11 @@ const HISTOGRAMS: [(&str, Unit, &str); 24] = [
 const QUOTA_HELD: &str = "prefold_quota_held";
 /// Limit of a quota.
 const QUOTA_LIMIT: &str = "prefold_quota_limit";
-/// Accounts that hold something of a quota.
+/// Accounts that hold some of a quota.
 const QUOTA_KEYS: &str = "prefold_quota_keys";
 
-/// Registers units and descriptions with the recorder that is installed. Counters begin at zero instead of absent, so
-/// that their first increment is seen as one.
+/// Registers units and descriptions with the installed recorder. Counters start at zero instead of absent, so that a
+/// rate includes their first increment.
 pub fn describe() {
     for (name, _) in COUNTERS.into_iter().filter(|(name, _)| !LABELLED.contains(name)) {
         counter!(name).increment(0);
@@ -122,7 +122,7 @@ pub fn describe() {
     }
     describe_gauge!("te_queue_size", Unit::Count, "Inputs that wait for a batch to begin");
     describe_gauge!("prefold_queue_tokens", Unit::Count, "Tokens of the inputs that wait for a batch to begin");
-    describe_gauge!(QUOTA_HELD, Unit::Count, "Requests, inputs, tokens or bytes that are held of a quota");
+    describe_gauge!(QUOTA_HELD, Unit::Count, "Requests, inputs, tokens or bytes of a quota in use");
     describe_gauge!(QUOTA_LIMIT, Unit::Count, "Limit of a quota, at which requests get status 429");
     describe_gauge!(QUOTA_KEYS, Unit::Count, "API keys that hold some of a quota and share it (1 without keys)");
     describe_histogram!("prefold_backend_idle_duration", Unit::Seconds, "A backend's wait for its next batch");
@@ -183,7 +183,7 @@ pub(crate) fn failed_sequences(count: usize) {
     counter!("prefold_failed_sequences_total").increment(count as u64);
 }
 
-/// A request of so many tokens was answered, whose inputs waited so long in the mean, and of which the first was computed after `delay`.
+/// Records an answered request of `tokens` tokens: the mean queue time of its inputs, and the `delay` until the first was computed.
 pub(crate) fn queue_time(tokens: usize, queue: Duration, delay: Duration) {
     let class = SIZE_CLASSES.iter().find(|(limit, _)| tokens <= *limit).map_or("more", |(_, name)| name);
     histogram!(QUEUE_BY_SIZE, "tokens" => class).record(queue);
@@ -198,7 +198,7 @@ pub(crate) fn input_length(tokens: usize) {
     histogram!("te_request_input_length").record(tokens as f64);
 }
 
-/// Names of the metrics that a group of methods has beside `te_request_*`.
+/// Names of the metrics that a group of methods has in addition to `te_request_*`.
 struct Group {
     count: &'static str,
     success: &'static str,
@@ -260,8 +260,8 @@ impl Method {
     }
 }
 
-/// Counts a call to the engine and its outcome. The call is boxed, because a connection that waits for its body should not
-/// have room for it.
+/// Counts a call to the engine and its outcome. The call is boxed, so that a connection that waits for its body does not
+/// reserve memory for it.
 pub(crate) async fn observe<T: Timed>(
     method: Method,
     inputs: usize,
@@ -273,7 +273,7 @@ pub(crate) async fn observe<T: Timed>(
     result
 }
 
-/// Result of a call, with timings where it went through the model.
+/// Result of a call, with timings if it went through the model.
 pub(crate) trait Timed {
     fn timings(&self) -> Option<Timings>;
 }
@@ -290,7 +290,7 @@ impl<T> Timed for Vec<T> {
     }
 }
 
-/// Counts one call, also when its future is dropped half way.
+/// Counts one call, even if its future is dropped before it completes.
 struct Call {
     method: Method,
     inputs: usize,
@@ -310,7 +310,7 @@ impl Call {
         }
     }
 
-    /// `outcome` holds timings where the call went through the model.
+    /// Records the outcome, which has timings if the call went through the model.
     fn finish(mut self, outcome: Result<Option<Timings>, &Error>) {
         self.over = true;
         let timings = match outcome {

@@ -10,19 +10,19 @@ use std::sync::Arc;
 pub enum Input {
     /// A text, encoded with the tokenizer's special tokens.
     Text(String),
-    /// A pair, joined as the tokenizer's post-processor says. The first text may be that of other pairs too.
+    /// A pair, joined by the tokenizer's post-processor. Other pairs may have the same first text.
     Pair(SharedText, String),
     /// Token ids as they are; nothing is added.
     Ids(Vec<u32>),
     /// A prompt of the model's [`RerankTemplate`](crate::RerankTemplate).
     Rerank {
-        /// The template's own when absent.
+        /// The instruction; the template's default when absent.
         instruction: Option<Arc<str>>,
-        /// The query, which may be that of other documents too.
+        /// The query, which other documents may share.
         query: SharedText,
         /// The query's place, for messages.
         query_place: Place,
-        /// The document; the only part that truncation may shorten.
+        /// The document; truncation shortens nothing else.
         document: String,
     },
 }
@@ -40,7 +40,7 @@ impl Input {
         }
     }
 
-    /// A part of it, which is tokenized once, is that of other inputs too.
+    /// True if other inputs may share a part of it, which is tokenized once.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Self::Pair(..) | Self::Rerank { .. } => true,
@@ -49,7 +49,7 @@ impl Input {
     }
 }
 
-/// A text of a request that several of its inputs have: held once, and its characters are counted once.
+/// A text that several inputs of a request share: held once, and its characters are counted once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedText {
     text: Arc<str>,
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// End of a too long text that is cut off.
+/// End at which a text that is too long is truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TruncationDirection {
     /// The end.
@@ -111,12 +111,12 @@ pub enum TruncationDirection {
 pub enum Prompt {
     /// A name from the model's [`Prompts`](crate::Prompts).
     Named(String),
-    /// The text itself, [`MAX_BYTES`](Self::MAX_BYTES) at most.
+    /// The text itself, at most [`MAX_BYTES`](Self::MAX_BYTES) long.
     Text(String),
 }
 
 impl Prompt {
-    /// Bytes of a text at most: it is put before each input.
+    /// Maximum bytes of a prompt's text, which is put before each input.
     pub const MAX_BYTES: usize = 16 << 10;
 
     /// The request's field, for messages.
@@ -131,21 +131,21 @@ impl Prompt {
 /// Choices of a request for turning inputs into tokens.
 #[derive(Debug, Clone)]
 pub struct EncodeOptions {
-    /// Cut what is too long instead of refusing it; [`EncodeLimits::auto_truncate`] when absent.
+    /// Truncate inputs that are too long instead of refusing them; [`EncodeLimits::auto_truncate`] when absent.
     pub truncate: Option<bool>,
-    /// Cut to this many tokens, whatever `truncate` says, and of a pair only the second text; the model's own limit when absent.
+    /// Truncate to this many tokens regardless of `truncate`, and only the second text of a pair; the model's limit when absent.
     pub max_tokens: Option<usize>,
-    /// The end to cut; the model's own when absent.
+    /// End to truncate; the model's default when absent.
     pub direction: Option<TruncationDirection>,
-    /// The prompt to put before each text; the model's default prompt when absent.
+    /// Prompt for each text; the model's default prompt when absent.
     pub prompt: Option<Prompt>,
-    /// The task whose adapter the texts go through and whose instruction is their prompt, unless there is one; no adapter when absent.
+    /// Task of the texts, which selects their adapter or sub-model and, unless `prompt` is given, their prompt.
     pub task: Option<String>,
     /// Add the tokenizer's special tokens to texts.
     pub add_special_tokens: bool,
-    /// Priority of the request among those of its account, unless the engine has one; the usual one when absent.
+    /// Priority of the request within its account, unless the engine has one; the default priority when absent.
     pub priority: Option<Priority>,
-    /// The request's field that the inputs came from, for messages.
+    /// The request's field with the inputs, for messages.
     pub field: &'static str,
 }
 
@@ -165,12 +165,12 @@ impl EncodeOptions {
     }
 }
 
-/// Limits and defaults of an encoder, whatever a request says.
+/// Limits and defaults of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeLimits {
     /// Token ids must be below this.
     pub vocab_size: usize,
-    /// Types of tokens that the model tells apart; with fewer than two all tokens are of type 0.
+    /// Number of token types; with fewer than two all tokens have type 0.
     pub token_types: usize,
     /// The longest sequence in tokens.
     pub max_input_length: usize,
@@ -183,30 +183,30 @@ pub struct EncodeLimits {
 pub struct EmbedOptions {
     /// Choices for turning inputs into tokens.
     pub encode: EncodeOptions,
-    /// Scale vectors to unit length, after `dimensions`; when absent, as the model's own modules do, before `dimensions`.
+    /// Scale vectors to unit length after applying `dimensions`; when absent, as the model's own modules do, before `dimensions`.
     pub normalize: Option<bool>,
-    /// Keep only the first values of each vector; as many as [`Embed::default_dim`](crate::Embed::default_dim) when absent.
+    /// Number of leading values of each vector to keep; [`Embed::default_dim`](crate::Embed::default_dim) when absent.
     pub dimensions: Option<usize>,
 }
 
 /// Queries and documents to score against each other.
 #[derive(Debug, Clone)]
 pub struct ScoreRequest {
-    /// One for all documents, or one for each of them.
+    /// One query for all documents, or one for each.
     pub queries: Vec<String>,
-    /// The request's field that the queries came from, for messages.
+    /// The request's field with the queries, for messages.
     pub query_field: &'static str,
     /// The documents.
     pub documents: Vec<String>,
-    /// For models with a template; its default when absent.
+    /// Instruction for models with a template; the template's default when absent.
     pub instruction: Option<String>,
     /// Choices for turning inputs into tokens; `field` names the documents' field.
     pub encode: EncodeOptions,
 }
 
 impl ScoreRequest {
-    /// The inputs of the model, and the options to encode them with: a pair for each document, or the documents and then
-    /// the queries where both are embedded.
+    /// Inputs of the model, with their encoding options: a pair for each document, or the documents and then the queries if
+    /// both are embedded.
     pub fn into_inputs(self, rerank: &Rerank) -> (Vec<(Place, Input)>, EncodeOptions) {
         let Self { queries, query_field, documents, instruction, encode } = self;
         if *rerank == Rerank::Cosine {

@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An answer with what it cost.
+/// An answer and its cost.
 #[derive(Debug, Clone)]
 pub struct Response<T> {
     /// One result for each input, in their order.
@@ -16,7 +16,7 @@ pub struct Response<T> {
     pub usage: Usage,
     /// Durations of the stages.
     pub timings: Timings,
-    /// Share of [`Engine::buffered`](crate::Engine::buffered), held as long as the answer.
+    /// Share of [`Engine::buffered`](crate::Engine::buffered), held for the lifetime of the answer.
     pub share: Option<Arc<Share>>,
 }
 
@@ -27,21 +27,21 @@ pub struct Usage {
     pub characters: usize,
     /// Tokens of all inputs after truncation.
     pub tokens: usize,
-    /// Those of `tokens` that remain when equal prefixes of the request's inputs count once, chunk by chunk of a large
-    /// request; all of them where prefixes are not folded. It depends on nothing that other requests contain: computed may be
-    /// fewer, where the batch had a prefix from them.
+    /// Number of `tokens` when equal prefixes of the request's inputs count once (within each chunk of a large request); all of
+    /// them if nothing is folded. It does not depend on other requests: fewer may be computed, if the batch had a prefix from
+    /// them.
     pub computed_tokens: usize,
     /// Inputs that were too long and were truncated.
     pub truncated_inputs: usize,
 }
 
 impl Usage {
-    /// Tokens of prefixes that earlier inputs of the request have.
+    /// Tokens of prefixes shared with earlier inputs of the request.
     pub fn saved_tokens(&self) -> usize {
         self.tokens.saturating_sub(self.computed_tokens)
     }
 
-    /// `computed_tokens` over `tokens`; 1 when nothing was folded.
+    /// Ratio of `computed_tokens` to `tokens`; 1 if nothing was folded.
     pub fn compaction_ratio(&self) -> f64 {
         if self.tokens == 0 { 1.0 } else { self.computed_tokens as f64 / self.tokens as f64 }
     }
@@ -56,14 +56,14 @@ pub struct Timings {
     pub tokenization: Duration,
     /// Waiting in the queue, until the batch began to form, and again until the backend took it.
     pub queue: Duration,
-    /// Choosing what goes into the batch, forming it and its plan.
+    /// Choosing the inputs of the batch, forming it and its plan.
     pub planning: Duration,
     /// The forward pass.
     pub inference: Duration,
 }
 
 impl Timings {
-    /// Tokenization as a part of the whole time, 0 to 1.
+    /// Fraction of the total time spent on tokenization, 0 to 1.
     pub fn tokenization_share(&self) -> f64 {
         if self.total.is_zero() { 0.0 } else { self.tokenization.as_secs_f64() / self.total.as_secs_f64() }
     }
@@ -93,17 +93,17 @@ impl TokenVectors {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogits {
     pub(crate) text: String,
-    /// Those that are pieces of the text; special tokens that were put around it are left out.
+    /// Tokens that are pieces of the text, without the special tokens around it.
     pub(crate) tokens: Vec<TextToken>,
-    /// For each token its row of `logits`.
+    /// Row of each token in `logits`.
     rows: Vec<u32>,
-    /// Of all tokens of the sequence, as the backend made them: `[sequence, labels]`.
+    /// Logits of all tokens of the sequence, in the backend's layout: `[sequence, labels]`.
     pub(crate) logits: Vec<f32>,
     labels: usize,
 }
 
 impl TokenLogits {
-    /// The logits of a text's tokens, of those of a sequence whose rows are `kept`.
+    /// Logits of a text's tokens, the rows of a sequence that are `kept`.
     pub(crate) fn new(
         text: String,
         tokens: Vec<TextToken>,
@@ -138,16 +138,16 @@ pub struct TextToken {
     pub start: usize,
     /// One past the piece's last character.
     pub end: usize,
-    /// The token goes on with the word of the token before it.
+    /// True if the token continues the word of the token before it.
     pub continues: bool,
 }
 
 /// A document's score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RerankScore {
-    /// The logit of a score head, yes less no of a reranker; the cosine of an embedding model.
+    /// The logit of a score head, or a reranker's logit of yes minus no; the cosine for an embedding model.
     pub raw: f32,
-    /// The same as a probability; the cosine of an embedding model.
+    /// The same as a probability; the cosine for an embedding model.
     pub score: f32,
 }
 

@@ -1,10 +1,10 @@
-//! Text from outside in messages and logs.
+//! Untrusted text in messages and logs.
 
-/// Characters of a client's text in a message.
+/// Maximum characters of a client's text in a message.
 const MAX_SHOWN: usize = 200;
 
-/// A text that a client sent, for a message or a log line: cut to 200 characters, with control characters and others that are
-/// not seen escaped, so that it cannot begin a line of its own.
+/// Client's text for a message or a log line: truncated to 200 characters, with control characters and other invisible ones
+/// escaped, so that it cannot begin a line of its own.
 pub fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (index, character) in text.chars().enumerate() {
@@ -20,7 +20,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// A message with `***` for the credentials of each URL in it (`http://user:password@host`).
+/// Message with the credentials of each URL (`http://user:password@host`) replaced by `***`.
 pub fn without_credentials(message: &str) -> String {
     let mut shown = String::new();
     let mut rest = message;

@@ -9,8 +9,8 @@
 //!    └─ interrupted    a more urgent batch runs at a yield point of the pass
 //! ```
 //!
-//! A batch serves many requests: each gets a span of its own, and `batch` in it tells which are the same. All have the
-//! level debug and the target [`TARGET`]; without a subscriber for that they are never made.
+//! A batch serves many requests: each gets its own span, and spans of one batch have the same `batch`. All spans have the
+//! level debug and the target [`TARGET`]; without a subscriber for it they are never made.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub const TARGET: &str = "prefold::trace";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     request: Option<Arc<Span>>,
-    /// Ends with its last entry.
+    /// Span of the queue, which ends with the chunk's last entry.
     queue: Option<Arc<Span>>,
 }
 
 impl Trace {
-    /// A chunk of the request whose span is current begins to wait.
+    /// Trace of a chunk that begins to wait, of the request whose span is current.
     pub(crate) fn begin() -> Self {
         let queue = tracing::debug_span!(target: TARGET, "queue");
         if queue.is_disabled() {
@@ -37,7 +37,7 @@ impl Trace {
         Self { request: Some(Arc::new(Span::current())), queue: Some(Arc::new(queue)) }
     }
 
-    /// The entry waits no longer.
+    /// Ends the entry's part of the queue span.
     pub(crate) fn leave_queue(&mut self) {
         self.queue = None;
     }
@@ -51,7 +51,7 @@ impl Trace {
     fn forward(&self, batch: &ForwardSpan) -> Option<Span> {
         let &ForwardSpan { id, sequences, total_tokens, unique_tokens } = batch;
         self.request.as_deref().map(|request| {
-            // Of whole numbers OpenTelemetry knows i64 alone; others would become texts.
+            // i64 is OpenTelemetry's only integer type; others would become strings.
             tracing::debug_span!(
                 target: TARGET,
                 parent: request,
@@ -84,13 +84,13 @@ pub(crate) fn forward_spans<'a>(traces: impl Iterator<Item = &'a Trace>, batch: 
     distinct(traces).filter_map(|trace| trace.forward(batch)).collect()
 }
 
-/// Spans of the time in which the batch with this number interrupts a pass that has these spans.
+/// Spans for the time in which the batch with this number interrupts a pass with these spans.
 pub(crate) fn interruption_spans(forward: &[Span], batch: u64) -> Vec<Span> {
     let span = |forward: &Span| tracing::debug_span!(target: TARGET, parent: forward, "interrupted", by = batch as i64);
     forward.iter().map(span).collect()
 }
 
-/// The trace of each chunk once, and none where nobody traces.
+/// The trace of each chunk once; none if tracing is off.
 fn distinct<'a>(traces: impl Iterator<Item = &'a Trace>) -> impl Iterator<Item = &'a Trace> {
     let mut seen = HashSet::new();
     traces.filter(move |trace| trace.request.as_ref().is_some_and(|request| seen.insert(Arc::as_ptr(request))))

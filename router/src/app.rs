@@ -56,7 +56,7 @@ pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
     code
 }
 
-/// The message, and for each flag in it the environment variable that its value comes from.
+/// The message, with the environment variable of each flag in it whose value comes from one.
 fn with_origins(message: &str, origins: &[(String, String)]) -> String {
     let named = origins.iter().filter(|(flag, _)| message.contains(&format!("--{flag}")));
     named.fold(message.to_owned(), |message, (flag, variable)| {
@@ -74,7 +74,7 @@ fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stop
         .max_blocking_threads(blocking_threads)
         .enable_all()
         .build()
-        .context("no runtime")?;
+        .context("cannot start the async runtime")?;
     let outcome = runtime.block_on(serve(config, wrap));
     // Requests that were cut off must not keep the process alive.
     runtime.shutdown_background();
@@ -86,15 +86,15 @@ fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stop
 
 async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     let Config { load, names, engine, server, .. } = config;
-    let signals = Signals::listen().context("signals cannot be caught")?;
-    stop_watchdog::start(server.serving).context("the thread that watches the stop cannot be started")?;
-    let metrics = metrics::install().context("metrics cannot be collected")?;
+    let signals = Signals::listen().context("cannot catch signals")?;
+    stop_watchdog::start(server.serving).context("cannot start the shutdown watchdog")?;
+    let metrics = metrics::install().context("cannot collect metrics")?;
     tokio::spawn(metrics::run_upkeep(metrics.clone()));
     tokio::spawn(LOG.retry());
 
     let ServerConfig { address, metrics: metrics_address, http, serving } = server;
     allow_files(serving.connections.connections);
-    let hangup = signal(SignalKind::hangup()).context("signals cannot be caught")?;
+    let hangup = signal(SignalKind::hangup()).context("cannot catch signals")?;
     tokio::spawn(http.api_keys.clone().reload_on_change(hangup));
     let listener = listen(&address).await?;
     let metrics_listener = match metrics_address {
@@ -114,7 +114,7 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
         if let Some(listener) = metrics_listener {
             tracing::info!(address = listener.address(), "metrics");
             let routes = routing::metrics_router(app.clone());
-            // What reads metrics does not hold up the stop.
+            // Metrics readers do not delay the shutdown.
             let unfinished = Arc::default();
             let routes = move || routes.clone();
             tokio::spawn(connections::serve(listener, routes, serving.connections, unfinished, pending::<()>()));

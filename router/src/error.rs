@@ -1,16 +1,16 @@
-//! The one mapping from what went wrong to what the client sees.
+//! The only mapping from errors to responses.
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 400 | the body is not JSON, or ended early; no host or two; nothing to work on; on OpenAI's routes whatever would be 422, and an input too many or too long |
+//! | 400 | the body is not JSON, or ended early; no `Host` header, or two; no inputs; on OpenAI's routes also faults that are 422 elsewhere, too many or too long inputs |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |
-//! | 413 | too many bytes or values in the body; too many inputs in the request, an input too long |
+//! | 413 | too many bytes or values in the body; too many inputs, or one that is too long |
 //! | 415 | the body is compressed |
-//! | 422 | the client's fault otherwise: wrong types and values, a text that cannot be encoded, a request that the served kind of model cannot answer |
+//! | 422 | other faults of the client: wrong types and values, a text that cannot be encoded, a task that the model does not support |
 //! | 424 | the forward pass failed |
-//! | 429 | overloaded; `Retry-After` says when to come back |
+//! | 429 | overloaded; `Retry-After` says when to retry |
 //! | 500 | a bug |
 //! | 503 | unhealthy, or shutting down, or the device has failed for good |
 //!
@@ -26,7 +26,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use utoipa::ToSchema;
 
-/// Seconds after which a client that was turned away may come back.
+/// Seconds after which a refused client may retry.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Failure of a request as its client sees it.
@@ -41,12 +41,12 @@ pub(crate) enum ApiError {
     /// The body is JSON of the wrong form.
     #[error("{}{problem}", field.as_ref().map(|field| format!("`{field}`: ")).unwrap_or_default())]
     Body {
-        /// The path of the field, when it is inside one.
+        /// Path of the field, if the fault is inside one.
         field: Option<String>,
         /// The fault, and its position in the body.
         problem: String,
     },
-    /// The body has a field that nothing reads, and the server is strict.
+    /// The body has a field that no route reads, and the server is strict.
     #[error("`{0}`: unknown field (--strict-fields)")]
     UnknownField(String),
     /// The body is too large.
@@ -62,7 +62,7 @@ pub(crate) enum ApiError {
         limit: usize,
     },
     /// The body is compressed.
-    #[error("the request body has `{header}: {coding}`; send it as it is, without compression")]
+    #[error("the request has `{header}: {coding}`; send the body uncompressed")]
     Encoded {
         /// The header that says so.
         header: &'static str,
@@ -70,7 +70,7 @@ pub(crate) enum ApiError {
         coding: String,
     },
     /// The host is missing, or there are two.
-    #[error("the request has {0} `Host` headers, it must have one")]
+    #[error("the request has {0} `Host` headers; it must have one")]
     Host(usize),
     /// The body ended early.
     #[error("the request body could not be read: {0}")]
@@ -108,8 +108,8 @@ pub(crate) enum ApiError {
 pub(crate) enum Dialect {
     /// `{"error": "...", "error_type": "..."}`
     Tei,
-    /// `{"error": {"message", "type", "param", "code"}}`, with the flat fields of TEI's compatible routes beside it
-    /// (which Cohere's clients read too) and the `detail` of Voyage's.
+    /// `{"error": {"message", "type", "param", "code"}}`, plus the flat fields of TEI (which Cohere's clients read too)
+    /// and the `detail` of Voyage.
     OpenAi,
 }
 
@@ -132,8 +132,8 @@ pub(crate) struct TeiError {
     error_type: &'static str,
 }
 
-/// An error of the routes under `/v1` and `/v2`: OpenAI's object, and beside it the flat fields of
-/// text-embeddings-inference and Voyage.
+/// An error of the routes under `/v1` and `/v2`: OpenAI's object, plus the flat fields of text-embeddings-inference and
+/// Voyage.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OpenAiError {
     /// The status.
@@ -184,7 +184,7 @@ impl ErrorClass {
 
 impl ApiError {
     fn class(&self, dialect: Dialect) -> ErrorClass {
-        // OpenAI's clients know 400 for everything that is wrong with a request.
+        // OpenAI's clients expect 400 for every fault of a request.
         let unless_openai = |status| if dialect == Dialect::OpenAi { StatusCode::BAD_REQUEST } else { status };
         let unprocessable = unless_openai(StatusCode::UNPROCESSABLE_ENTITY);
         let too_large = unless_openai(StatusCode::PAYLOAD_TOO_LARGE);
@@ -293,7 +293,7 @@ impl ApiError {
     }
 }
 
-/// Flags and routes that help with an engine's error, after its message.
+/// Advice after the message of an engine's error: flags and routes that help.
 fn advice(error: &Error) -> String {
     match error {
         Error::Overloaded { resource, .. } => match resource {

@@ -1,7 +1,7 @@
 //! prefold: an embedding and reranking inference server that computes every shared prefix once.
 //!
-//! The binary `prefold` is [`run`]. [`routes`] is the HTTP side alone, over an engine that is there already; [`LocalModel`] is a model
-//! without HTTP.
+//! The binary `prefold` is [`run`]. [`routes`] is the HTTP side alone, over an existing engine; [`LocalModel`] is a
+//! model without HTTP.
 #![forbid(unsafe_code)]
 
 mod app;

@@ -37,7 +37,7 @@ impl From<EngineError> for StartError {
     }
 }
 
-/// The flag that helps with an engine that does not start, after its message.
+/// Advice after the message of an engine that does not start: a flag that helps.
 fn start_advice(error: &Error) -> &'static str {
     match error {
         Error::Backend(BackendError::NotFinite { dtype: "float32", .. }) => " (--warmup-tokens 0 starts nevertheless)",

@@ -34,12 +34,12 @@ pub enum LocalModelError {
     /// A setting is unknown, out of its range or contradicts another.
     #[error("{0}")]
     Setting(String),
-    /// The model cannot be downloaded, read or computed as it is meant.
+    /// The model cannot be downloaded, read or run.
     #[error("{0}")]
     Load(String),
 }
 
-/// How texts become tokens; `None` is the model's or the engine's default.
+/// Options of encoding texts; `None` is the model's or the engine's default.
 #[derive(Debug, Clone, Default)]
 pub struct TextOptions {
     /// Name of the model's prompt to put before each text.
@@ -48,7 +48,7 @@ pub struct TextOptions {
     pub prompt: Option<String>,
     /// Type of the texts, such as `query`: selects the model's prompt of that name, if it has one.
     pub input_type: Option<String>,
-    /// Task of the texts: the model's adapter or route of that name; of a model without them, its prompt for the task.
+    /// Task of the texts: selects the model's adapter or sub-model of that name; without these, its prompt for the task.
     pub task: Option<String>,
     /// Truncate texts that are too long instead of rejecting them.
     pub truncate: Option<bool>,
@@ -65,7 +65,7 @@ pub struct Vectors {
     pub rows: usize,
     /// Values of a vector.
     pub dim: usize,
-    /// Forward pass, in the mean over the texts.
+    /// Time of the forward pass, mean over the texts.
     pub inference: Duration,
 }
 
@@ -74,13 +74,13 @@ pub struct Vectors {
 pub struct RankedDocument {
     /// Index among the documents.
     pub index: usize,
-    /// Probability or cosine; a logit where raw scores were asked for.
+    /// Probability or cosine similarity; a logit for raw scores.
     pub score: f32,
 }
 
 impl LocalModel {
-    /// Loads a model by its hub id, directory or file, or the built-in one, with the flags of model and batches as `settings`, and starts its
-    /// engine; blocks meanwhile. Limits on what waits protect a server from its clients; here they hold only where `settings` has them.
+    /// Loads a model by its hub id, directory or file, or the built-in one, and starts its engine; blocks meanwhile. `settings` has the
+    /// flags of model and batching. Queue limits, which protect a server from its clients, apply only if `settings` has them.
     ///
     /// # Errors
     /// See [`LocalModelError`].
@@ -102,12 +102,12 @@ impl LocalModel {
         serde_json::to_string(&Info::new(&self.engine, &self.names))
     }
 
-    /// Inputs of one call at most; [`Error::BatchTooLarge`] beyond.
+    /// Maximum inputs per call; [`Error::BatchTooLarge`] beyond.
     pub fn max_inputs(&self) -> usize {
         self.engine.config().max_request_inputs()
     }
 
-    /// Vectors as `/embed` answers them, those of all texts in one buffer; without `normalize` as long as the model's own modules make them.
+    /// Vectors as `/embed` returns them, for all texts in one buffer. Without `normalize`, the model's own modules decide the scale.
     ///
     /// # Errors
     /// Those of [`Engine::embed`], about the field `texts`.
@@ -127,7 +127,7 @@ impl LocalModel {
         Ok(Vectors { values, rows, dim, inference })
     }
 
-    /// Documents as `/rerank` orders them: the best first, `top_n` at most. `raw`: logits instead of probabilities.
+    /// At most `top_n` documents as `/rerank` orders them, the best first. `raw`: logits instead of probabilities.
     ///
     /// # Errors
     /// Those of [`Engine::score`], about the fields `query` and `texts`.
@@ -192,7 +192,7 @@ fn parse_type(name: &str) -> Result<InputType, Error> {
     InputType::deserialize(name).map_err(|error| Error::invalid("input_type", error.to_string()))
 }
 
-/// Sets the limits that `settings` does not have so high that calls wait instead of being refused.
+/// Raises the limits that `settings` does not set, so that calls wait instead of being refused.
 fn without_limits(engine: &mut EngineConfig, settings: &Table) {
     let given = |name: &str| settings.keys().any(|key| key.replace('-', "_") == name);
     engine.max_buffered_bytes = usize::MAX;

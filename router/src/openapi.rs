@@ -1,4 +1,4 @@
-//! The OpenAPI description: the routes' own parts, and what all routes have in common.
+//! The OpenAPI description: the parts of each route, and the parts that all routes share.
 
 use crate::error::{Dialect, OpenAiError, TeiError};
 use crate::routes::{info, openai, task};
@@ -23,26 +23,26 @@ pub(crate) const ALIASES: [(&str, &str); 5] = [
     ("/", "/health"),
 ];
 
-/// Statuses of errors that any route may answer, beside its own.
+/// Error statuses that any route may return, in addition to its own.
 const ERRORS: [(&str, &str); 10] = [
     ("400", "The body is not JSON, or ended early; no inputs, or an empty one"),
     ("401", "The API key is missing or wrong"),
     ("408", "The body did not arrive within `--client-timeout`"),
-    ("413", "Too many bytes (`--payload-limit`), values or inputs; an input that is too long and not to be truncated"),
+    ("413", "Too many bytes (`--payload-limit`), values or inputs; an input that is too long, without truncation"),
     ("415", "The body is compressed (`Content-Encoding`)"),
-    ("422", "A wrong value or type, or a task that the model does not have"),
+    ("422", "A wrong value or type, or a task that the model does not support"),
     ("424", "The forward pass failed"),
     ("429", "A limit of the server is reached; retry after `Retry-After` seconds"),
-    ("500", "A bug"),
+    ("500", "Internal error"),
     ("503", "The server is stopping"),
 ];
 
-/// Descriptions that differ on OpenAI's routes, where 400 is for all that is wrong with a request.
+/// Descriptions that differ on OpenAI's routes, where 400 is for every fault of a request.
 const OPENAI_ERRORS: [(&str, &str); 2] = [
     (
         "400",
         "The body is not JSON, or ended early; a wrong value or type; no inputs, an empty one, too many, or one that is too \
-         long and not to be truncated; a task that the model does not have",
+         long, without truncation; a task that the model does not support",
     ),
     ("413", "Too many bytes (`--payload-limit`) or values"),
 ];
@@ -58,7 +58,7 @@ const COST_HEADERS: [(&str, &str); 12] = [
     ("x-inference-time", "Milliseconds of the forward pass, mean over the inputs"),
     ("x-compute-characters", "Characters of the inputs"),
     ("x-compute-tokens", "Tokens of the inputs"),
-    ("x-compute-compact-tokens", "Tokens of the inputs, with the prefixes that they have in common counted once"),
+    ("x-compute-compact-tokens", "Tokens of the inputs, with every shared prefix counted once"),
     ("x-truncated-inputs", "Inputs that were too long and were truncated"),
     ("x-compaction-ratio", "`x-compute-compact-tokens` divided by `x-compute-tokens`"),
 ];

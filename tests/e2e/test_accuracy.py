@@ -138,7 +138,7 @@ def test_the_pass_in_float32_needs_no_layers_of_int8(tmp_path, dtype, warnings):
     (["--json", "/no/such/folder/a.json"], None, 1, "cannot write /no/such/folder/a.json"),
     (["--svg", "."], None, 1, "cannot write .: "),
     (["--json", "-", "--svg", "-"], None, 1, "--json and --svg both write to -: give them two names"),
-    (["--texts", "-", "--model-id", FIXTURES / "bert-reranker-tiny", "--task", "embed"], "a\nb\nc\n", 1, "does not say how to pool"),
+    (["--texts", "-", "--model-id", FIXTURES / "bert-reranker-tiny", "--task", "embed"], "a\nb\nc\n", 1, "names no pooling"),
     (["--texts", "-", "--model-id", FIXTURES / "qwen3-reranker-tiny", "--task", "rerank"], "a\nb\nc\n", 1,
      "line 1: has a text without a query, and the model scores pairs"),
     (["--model-id", FIXTURES / "bert-ner-tiny"], None, 1, "error: classifiers of tokens cannot be compared"),

@@ -65,7 +65,7 @@ def test_a_model_that_could_not_be_looked_at(tmp_path, flags):
     found = json.loads(text)
     assert (status, found["verdict"]) == (3, "unknown") and "owner/none" in found["notes"][0], found
     status, text, _ = check(tmp_path, "owner/none", *flags)
-    assert status == 3 and text.startswith("owner/none could not be looked at: ") and text.count("\n") == 1, text
+    assert status == 3 and text.startswith("owner/none could not be checked: ") and text.count("\n") == 1, text
 
 
 def test_a_name_that_is_no_model(tmp_path):

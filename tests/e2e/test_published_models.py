@@ -19,7 +19,7 @@ TABLE = re.compile(r"(<!-- published checkpoints -->\n).*?(\n<!-- end -->)", re.
 # The remark that all have, since there are no tensors.
 BARE = "only the configuration was checked"
 # The refusal of an embedding model whose pooling is in a missing file.
-NO_PURPOSE = "does not say what it is for"
+NO_PURPOSE = "does not state its task"
 # Copies identical to the publisher's files: quoted unchanged, or completed until they matched the hash that a cited list names for the
 # hub's file.
 EXACT = ("published", "proven")

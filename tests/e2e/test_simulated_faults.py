@@ -80,7 +80,7 @@ def test_a_module_can_be_replaced_by_a_file(tmp_path):
     shutil.copy(module, tmp_path / "rope.fatbin")
     with Simulated(MODEL, PREFOLD_CUDA_MODULES=tmp_path) as server:
         assert_values(server, MODEL, "bfloat16")
-        assert "kernels of PREFOLD_CUDA_MODULES in place of the built-in ones: rope" in server.log()
+        assert "kernels of PREFOLD_CUDA_MODULES replace the built-in ones: rope" in server.log()
     (tmp_path / "rope.cubin").write_bytes(b"no code" * 10)
     assert "CUDA_ERROR_INVALID_IMAGE" in refused(PREFOLD_CUDA_MODULES=tmp_path)
     (tmp_path / "rope.cubin").unlink()

@@ -161,7 +161,7 @@ def test_files_as_large_as_is_read_at_all_take_bounded_memory(model, tmp_path):
         size = path.stat().st_size
         output, memory = refused("--model-id", model)
         path.write_bytes(whole)
-        assert name in output and "such a file may have" not in output, output[:1000]
+        assert name in output and "limit for such a file" not in output, output[:1000]
         report(f"{name} of {size / MIB:.1f} MiB", memory)
         assert memory < LARGEST
 

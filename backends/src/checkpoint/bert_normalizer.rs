@@ -1,7 +1,7 @@
-//! Normalizer of BERT's tokenizer classes, which transformers makes from `tokenizer_config.json`, whatever `tokenizer.json` has.
+//! Normalizer of BERT's tokenizer classes, which transformers builds from `tokenizer_config.json` and not from `tokenizer.json`.
 //!
 //! transformers 5 always does; version 4 changes the fields of a `BertNormalizer`, keeps its `clean_text` and, with MPNet's class, its
-//! `handle_chinese_chars`, and leaves a normalizer of another kind as it is. The newer version is followed.
+//! `handle_chinese_chars`, and keeps a normalizer of another kind. This module follows version 5.
 
 use super::tokenizer::{self, CONFIG};
 use crate::LoadError;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
 
-/// The classes by the names that files have, with or without `Fast` behind.
+/// Class names in files, without the suffix `Fast`.
 const CLASSES: [&str; 8] = [
     "BertTokenizer",
     "DistilBertTokenizer",
@@ -23,9 +23,9 @@ const CLASSES: [&str; 8] = [
     "SqueezeBertTokenizer",
     "LayoutLMTokenizer",
 ];
-/// Models that have such a class where no file names one.
+/// Model types with such a class if no file names one.
 const MODEL_TYPES: [&str; 5] = ["bert", "distilbert", "electra", "mpnet", "nomic_bert"];
-/// Models with a tokenizer of their own, whatever class a file names.
+/// Model types with their own tokenizer, regardless of the class in a file.
 const OTHER_MODEL_TYPES: [&str; 3] = ["modernbert", "qwen2", "mistral"];
 
 /// The normalizer that `tokenizer_config.json` describes.
@@ -41,10 +41,10 @@ pub(super) fn described(config: &Fields<'_>) -> Result<BertNormalizer, LoadError
     ))
 }
 
-/// Gives the tokenizer of a model with this `config.json` the normalizer of its class, if that is one of BERT's.
+/// Replaces the normalizer if the tokenizer's class is one of BERT's; `model` is `config.json`.
 ///
 /// # Errors
-/// A file is malformed, or the added tokens are beyond a limit with this normalizer.
+/// A file is malformed, or the added tokens exceed a limit with this normalizer.
 pub(super) fn apply(
     tokenizer: &mut Tokenizer,
     files: &ModelFiles,
@@ -67,7 +67,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// `true` for a tokenizer of one of the classes, by the file that names one: `tokenizer_config.json` or else `config.json`.
+/// `true` for one of the classes, named in `tokenizer_config.json`, otherwise in `config.json`.
 fn has_class(config: &Fields<'_>, model: &Value) -> Result<bool, LoadError> {
     const FIELD: &str = "tokenizer_class";
     let model = Fields::new("config.json", model)?;

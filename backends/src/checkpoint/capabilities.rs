@@ -15,37 +15,37 @@ use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Embed, Pooling, Prompts, Task};
 
-/// Facts from which the capabilities are made.
+/// Facts that determine the capabilities.
 #[derive(Clone, Copy)]
 pub(crate) struct Evidence<'a> {
     pub(crate) options: &'a LoadOptions,
     pub(crate) files: &'a ModelFiles,
     pub(crate) metadata: &'a Metadata,
-    /// The tensors, as far as they are known.
+    /// The tensors, if they are known.
     pub(crate) weights: Option<&'a Weights>,
     pub(crate) purpose: Purpose,
 }
 
-/// The purpose that the capabilities are read for.
+/// Purpose of reading the capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To run the model.
     Run,
-    /// To say whether it would run; no values of tensors are read but those of dense modules.
+    /// To check whether it would run; values of tensors are read only for dense modules.
     Check,
-    /// To summarize it. Only its tokens matter then, which are the same with every pooling.
+    /// To summarize it. Only its tokens matter, which do not depend on pooling.
     Summary,
 }
 
 impl Evidence<'_> {
-    /// The answers that the checkpoint can give, and the head that computes them. `--task` overrules the files.
+    /// Outputs that the checkpoint can compute, and the head for them. `--task` overrides the files.
     ///
     /// # Errors
-    /// The checkpoint lacks what the options ask for, names no task, or needs an unsupported feature.
+    /// The checkpoint does not support the options, names no task, or needs an unsupported feature.
     pub(crate) fn read(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let unweighted = (self.purpose == Purpose::Summary).then_some(Task::Embed);
         let task = self.task()?.or(unweighted).ok_or_else(|| {
-            let problem = "does not say what it is for: give --pooling (cls, mean, last-token, ...) for embeddings, \
+            let problem = "does not state its task: give --pooling (cls, mean, last-token, ...) for embeddings, \
                            --task, or --rerank-recipe";
             LoadError::Options(format!("{} {problem}", self.files.display_name()))
         })?;
@@ -56,7 +56,7 @@ impl Evidence<'_> {
                 (None, None) => "",
             };
             let problem =
-                "is a table of vectors, which only embeds; rerank requests get the cosine of query and document";
+                "is a static embedding, which only embeds; rerank requests get the cosine of query and document";
             return Err(LoadError::Options(format!("{asked}{} {problem}", self.files.display_name())));
         }
         let has_recipe = self.options.rerank_recipe.is_some();
@@ -69,11 +69,11 @@ impl Evidence<'_> {
             None => self.is_classifier()?,
         };
         if self.options.task == Some(Task::Classify) && !has_score_head {
-            let problem = format!("has no head of a classifier (tensor `{head_weight}`), which --task classify needs");
+            let problem = format!("has no classifier head (tensor `{head_weight}`), which --task classify needs");
             return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
         }
         if has_recipe && has_score_head {
-            let problem = "is a sequence classifier, whose own head scores; --rerank-recipe is for language models";
+            let problem = "is a sequence classifier, with its own head; --rerank-recipe is for language models";
             return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
         }
         if task != Task::Embed {
@@ -94,11 +94,11 @@ impl Evidence<'_> {
         capabilities.warnings.extend(self.doubt(task, has_score_head));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
-                let problem = format!("a classifier with {num_labels} labels cannot rerank, only one with 1");
+                let problem = format!("a classifier with {num_labels} labels cannot rerank; it needs exactly 1");
                 Err(LoadError::Options(problem))
             }
             HeadSource::Dense { .. } | HeadSource::Classifier { .. } if self.options.rerank_instruction.is_some() => {
-                let problem = "`--rerank-instruction`: the model is not told in words what relevant means";
+                let problem = "`--rerank-instruction`: only rerankers with a prompt take an instruction";
                 Err(LoadError::Options(problem.to_owned()))
             }
             _ => Ok((capabilities, head)),
@@ -140,13 +140,11 @@ impl Evidence<'_> {
             None => self.metadata.config.model_type == "qwen3",
         };
         if modules.logit_score.is_some() {
-            return match qwen3 {
-                true => Ok(Some(Task::Rerank)),
-                false => {
-                    let problem = "a reranker whose prompt is not known; give --rerank-recipe";
-                    Err(LoadError::Options(format!("{} is {problem}", self.files.display_name())))
-                }
-            };
+            if qwen3 {
+                return Ok(Some(Task::Rerank));
+            }
+            let problem = "a reranker with an unknown prompt; give --rerank-recipe";
+            return Err(LoadError::Options(format!("{} is {problem}", self.files.display_name())));
         }
         if !qwen3 || self.missing_token().is_some() {
             return Ok(None);
@@ -156,13 +154,13 @@ impl Evidence<'_> {
         }
         let model = self.files.display_name();
         if let Some(class) = self.custom_class()? {
-            tracing::warn!("{model} has a class of its own ({class}), so what it is for is not guessed");
+            tracing::warn!("{model} has a class of its own ({class}), so its task is not guessed");
             return Ok(None);
         }
         Ok(Some(Task::Rerank))
     }
 
-    /// The checkpoint's own Python class of model or config, which may compute or prompt differently.
+    /// The checkpoint's own Python class of the model or config, which may compute or prompt differently.
     fn custom_class(&self) -> Result<Option<String>, LoadError> {
         let Some(json) = &self.metadata.json else { return Ok(None) };
         let Some(map) = Fields::new("config.json", json)?.object("auto_map")? else { return Ok(None) };
@@ -174,7 +172,7 @@ impl Evidence<'_> {
         let given = self.options.pooling.or(self.metadata.gguf_pooling);
         let mut warning = None;
         let mut list = match ModuleList::read(self.files) {
-            // The pooler is one way to pool, --pooling asks for another.
+            // --pooling replaces the pooler.
             Ok(list) if given.is_some() => ModuleList { pooler: false, ..list },
             // With --pooling, a list of unsupported modules is ignored.
             Err(error) if self.options.pooling.is_some() => {
@@ -188,12 +186,11 @@ impl Evidence<'_> {
             list.replace_dense(folder)?;
         }
         let is_table = self.metadata.config.is_table();
-        // That which a table's config names is of the model from which it was made.
+        // The pooling in a static embedding's config belongs to the model that it was distilled from.
         let config_pooling = if is_table { Some(Pooling::Mean) } else { self.config_pooling()? };
         let pooling = match (given, &list.pooling) {
             (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
-                let problem =
-                    format!("--pooling {pooling}: a table of vectors (StaticEmbedding) is pooled by the mean");
+                let problem = format!("--pooling {pooling}: a static embedding supports only mean pooling");
                 return Err(LoadError::Options(problem));
             }
             (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
@@ -206,7 +203,7 @@ impl Evidence<'_> {
                 PoolingConfig { pooling: vec![Pooling::LastToken], include_prompt: true }
             }
             (None, None) => {
-                let problem = format!("{} does not say how to pool: give --pooling", self.files.display_name());
+                let problem = format!("{} names no pooling: give --pooling", self.files.display_name());
                 return Err(LoadError::Options(problem));
             }
         };
@@ -244,10 +241,10 @@ impl Evidence<'_> {
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
-    /// The pooling that `config.json` names, as those of NVIDIA's decoders without a mask do.
+    /// Pooling in `config.json`, as in NVIDIA's decoders without a causal mask.
     ///
     /// # Errors
-    /// It is malformed or not known.
+    /// It is malformed or unknown.
     fn config_pooling(&self) -> Result<Option<Pooling>, LoadError> {
         let Some(json) = &self.metadata.json else { return Ok(None) };
         poolings::read(&Fields::new("config.json", json)?, "pooling", poolings::OF_CONFIG)
@@ -260,7 +257,7 @@ impl Evidence<'_> {
     fn pooler(&self) -> Result<DenseModule, LoadError> {
         let (width, name) = (self.metadata.config.output_size, self.metadata.config.names.pooler);
         if name.is_empty() {
-            let what = format!("the pooler of {}, which has none,", self.metadata.config.model_type);
+            let what = format!("`pooler_output` of {}, which has no pooler,", self.metadata.config.model_type);
             return Err(LoadError::unsupported("sentence_bert_config.json", what, "last_hidden_state, or --pooling"));
         }
         let read = |suffix: &str, shape: &[usize]| {
@@ -275,7 +272,7 @@ impl Evidence<'_> {
         Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation: HeadActivation::Tanh })
     }
 
-    /// The prompts that the files name, with the default that the options give.
+    /// The prompts in the files, with the default in the options.
     ///
     /// # Errors
     /// The options name another prompt.

@@ -6,12 +6,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Set while panics of this thread become errors and are not reported.
+    /// `true` while panics of this thread are converted and not reported.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a library's work on a file and turns a panic into an error, without logging it as a fault of the program. The work
-/// must stay on this thread and leave nothing behind when it panics.
+/// Runs a library's work on a file and converts a panic into an error, without reporting it as a fault of the program. The work
+/// must stay on this thread and leave no state behind if it panics.
 ///
 /// # Errors
 /// The error of `work`, or one that names `file` if it panics.

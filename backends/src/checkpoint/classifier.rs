@@ -1,4 +1,4 @@
-//! Labels of classifiers, and the functions that their files ask for.
+//! Labels of classifiers, and the activations named in their files.
 
 use super::capabilities::Evidence;
 use super::head::HeadSource;
@@ -10,10 +10,10 @@ use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Classify, LogitActivation, Prompts};
 use std::collections::HashMap;
 
-/// Ending of the classes of classifiers of tokens.
+/// Suffix of the class names of token classifiers.
 const OF_TOKENS: &str = "ForTokenClassification";
 
-/// Bytes of a label's name at most. Every answer of a classifier repeats the names.
+/// Maximum bytes of a label's name. Every response of a classifier repeats the names.
 const MAX_LABEL_BYTES: usize = 256;
 
 impl Evidence<'_> {
@@ -26,14 +26,14 @@ impl Evidence<'_> {
             || self.class()?.is_some_and(|name| name.ends_with("ForSequenceClassification")))
     }
 
-    /// The class that the checkpoint was saved from: the first of `architectures` in `config.json`; a GGUF file has none.
+    /// Class of the checkpoint: the first of `architectures` in `config.json`; a GGUF file has none.
     pub(super) fn class(&self) -> Result<Option<String>, LoadError> {
         let Some(json) = &self.metadata.json else { return Ok(None) };
         let classes: Vec<String> = Fields::new("config.json", json)?.or("architectures", vec![])?;
         Ok(classes.into_iter().next())
     }
 
-    /// A classifier of sequences.
+    /// Capabilities and head of a sequence classifier.
     ///
     /// # Errors
     /// The files are malformed.
@@ -46,7 +46,7 @@ impl Evidence<'_> {
         Ok((capabilities, HeadSource::Classifier { num_labels }))
     }
 
-    /// `true` if the config names a classifier of tokens.
+    /// `true` if the config names a token classifier.
     ///
     /// # Errors
     /// The config is malformed.
@@ -54,18 +54,18 @@ impl Evidence<'_> {
         Ok(self.class()?.is_some_and(|name| name.ends_with(OF_TOKENS)))
     }
 
-    /// A classifier of tokens.
+    /// Capabilities and head of a token classifier.
     ///
     /// # Errors
-    /// The files are malformed, or not those of such a classifier.
+    /// The files are malformed, or the model is not a token classifier.
     pub(super) fn classify_tokens(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let json = self.metadata.json.as_ref().filter(|_| !self.metadata.config.classifier.of_tokens.is_empty());
         let (Some(json), true) = (json, self.is_token_classifier()?) else {
-            let problem = format!("is no classifier of tokens (...{OF_TOKENS}), which --task classify-tokens needs");
+            let problem = format!("is not a token classifier (...{OF_TOKENS}), which --task classify-tokens needs");
             return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
         };
         if self.options.default_prompt.is_some() {
-            let problem = "`--default-prompt`: a classifier of tokens takes texts as they are";
+            let problem = "`--default-prompt`: a token classifier takes texts without a prompt";
             return Err(LoadError::Options(problem.to_owned()));
         }
         let labels = labels(&Fields::new("config.json", json)?)?;
@@ -76,10 +76,10 @@ impl Evidence<'_> {
     }
 }
 
-/// The classifier that the files describe, with a warning about what is not followed.
+/// The classifier in the files, with a warning about an unsupported activation.
 ///
 /// # Errors
-/// The files are malformed, or are those of a GGUF file without the head of a classifier.
+/// The files are malformed, or a GGUF file has no classifier head.
 fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Classify, Option<String>), LoadError> {
     let Some(json) = &metadata.json else {
         let what = "a classifier in a GGUF file of a decoder";
@@ -105,28 +105,28 @@ fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Cl
     let warning = match (named, known) {
         (Some(name), Some(None)) => {
             let name = crate::json::shown(&name.into());
-            Some(format!("the files ask for scores by {name}; /v1/score gives the sigmoid"))
+            Some(format!("the files name the activation {name}; /v1/score applies the sigmoid"))
         }
         _ => None,
     };
     Ok((classify, warning))
 }
 
-/// A warning about two labels of the same name. Their scores stay apart, as in transformers and text-embeddings-inference, but an answer
-/// does not say which is whose.
+/// A warning about two labels with the same name. Their scores stay separate, as in transformers and text-embeddings-inference, but a
+/// response does not show which is which.
 fn repeated(labels: &[String]) -> Option<String> {
     let mut first = HashMap::new();
     let (index, label, before) =
         labels.iter().enumerate().find_map(|(index, label)| Some((index, label, first.insert(label, index)?)))?;
     let name = crate::json::shown(&label.as_str().into());
-    Some(format!("the labels {before} and {index} are both {name}; answers have two entries of this name"))
+    Some(format!("the labels {before} and {index} are both {name}; responses have two entries of this name"))
 }
 
 /// Checks the labels of a GGUF file.
 fn check_labels(file: &str, labels: &[String]) -> Result<(), LoadError> {
     let invalid = |problem: String| Err(LoadError::invalid(file, problem));
     if labels.is_empty() || labels.len() > MAX_LABELS {
-        return invalid(format!("has a classifier with {} labels, of 1 to {MAX_LABELS}", labels.len()));
+        return invalid(format!("has a classifier with {} labels, it must have from 1 to {MAX_LABELS}", labels.len()));
     }
     match labels.iter().map(String::len).max() {
         Some(longest) if longest > MAX_LABEL_BYTES => {
@@ -136,7 +136,7 @@ fn check_labels(file: &str, labels: &[String]) -> Result<(), LoadError> {
     }
 }
 
-/// The function that a cross-encoder's files name for its logit, as sentence-transformers has written it over time.
+/// Activation of a cross-encoder's logit, in the spellings of all versions of sentence-transformers.
 fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<String>, LoadError> {
     const FILE: &str = "config_sentence_transformers.json";
     if let Some(own) = files.json(FILE)?

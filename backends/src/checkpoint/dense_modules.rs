@@ -5,10 +5,10 @@ use super::st_modules::{self, DenseModule};
 use crate::LoadError;
 
 impl Evidence<'_> {
-    /// A dense module whose input is `in_features` wide; without its weights for a summary, and where they are not here.
+    /// A dense module with an input of `in_features` values; without weights in a summary, or if they are not on disk.
     ///
     /// # Errors
-    /// Those of [`st_modules::dense`].
+    /// As for [`st_modules::dense`].
     pub(super) fn dense(&self, folder: &str, in_features: usize) -> Result<DenseModule, LoadError> {
         let with_weights = match self.purpose {
             Purpose::Run => true,

@@ -1,17 +1,17 @@
-//! Places of dense layers on the routes of a model: each place has a copy of the layer in memory.
+//! Limit on the uses of a dense layer in the routes of a model, because each use has a copy in memory.
 
 use crate::LoadError;
 use crate::source::ModelFiles;
 use crate::source::modules::MODULES;
 use std::collections::HashMap;
 
-/// Limit of the places of a dense layer, in all models behind a Router together.
+/// Maximum uses of a dense layer, in all sub-models of a Router together.
 const MAX_PLACES: usize = 4;
 
-/// Checks that no dense layer has many places; `folders` are those of all places. Folders that links lead to the same file are of one layer.
+/// Checks the number of uses of each dense layer; `folders` has the folder of each use. Folders with links to the same file are one layer.
 ///
 /// # Errors
-/// One has.
+/// A layer has more than [`MAX_PLACES`] uses.
 pub(super) fn check<'a>(files: &ModelFiles, folders: impl Iterator<Item = &'a str>) -> Result<(), LoadError> {
     let mut layers: HashMap<_, (&str, usize)> = HashMap::new();
     for folder in folders {

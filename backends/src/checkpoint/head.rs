@@ -6,21 +6,21 @@ use prefold_core::Pooling;
 /// Source of a head's layers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HeadSource {
-    /// Pooling, whose vectors follow one another where it has several modes, then dense layers in order. The engine scales to unit length, whatever `modules.json` says.
+    /// Pooling, whose modes' vectors are concatenated, then dense layers in order. The engine scales to unit length.
     Dense { pooling: Vec<Pooling>, modules: Vec<DenseModule>, routes: Routes },
-    /// Rows of the output matrix at the last token: for the negative and the positive token, or the positive one alone.
+    /// Rows of the output matrix for the negative and the positive token, or only the positive one, applied to the last token's state.
     TokenRows(Vec<RerankToken>),
-    /// The head of a sequence classifier.
+    /// Head of a sequence classifier.
     Classifier { num_labels: usize },
-    /// The head of a classifier of tokens.
+    /// Head of a token classifier.
     TokenClassifier { num_labels: usize },
 }
 
-/// Dense layers behind the others for texts of different tasks; none in most models.
+/// Further dense layers by task; empty in most models.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Routes {
     pub(crate) modules: Vec<Vec<DenseModule>>,
-    /// Index of the route of texts by the number of their task, first that of texts without one.
+    /// Index in `modules` by task number, 0 being no task.
     pub(crate) of: Vec<usize>,
 }
 

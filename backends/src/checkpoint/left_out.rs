@@ -1,4 +1,4 @@
-//! Modules of sentence-transformers that the options leave out.
+//! Modules of sentence-transformers that the options override.
 
 use crate::LoadError;
 use crate::json::shown;
@@ -6,11 +6,11 @@ use crate::source::ModelFiles;
 use crate::source::modules::Module;
 use crate::source::modules::ways::Ways;
 
-/// Names in a warning at most.
+/// Maximum number of names in a warning.
 const MAX_NAMES: usize = 8;
 
-/// A warning that modules are left out: the list of them is refused by `error`, and the options overrule it. Named are those whose work nothing
-/// else does.
+/// A warning that the options override a module list that `error` refuses. It names the ignored modules whose computation is lost: all but
+/// Transformer, Pooling and Normalize.
 pub(super) fn warning(files: &ModelFiles, reason: &str, error: &LoadError) -> String {
     let Ways(ways) = Ways::read(files).ok().flatten().unwrap_or(Ways(vec![]));
     let mut names: Vec<&str> = Vec::new();
@@ -25,12 +25,10 @@ pub(super) fn warning(files: &ModelFiles, reason: &str, error: &LoadError) -> St
         named.push(format!("{more} more"));
     }
     match named.as_slice() {
-        [] => format!("the modules of the model are left out because {reason}: {error}"),
+        [] => format!("the model's modules are ignored because {reason}: {error}"),
         named => {
             let named = named.join(", ");
-            format!(
-                "modules are left out because {reason}: {named}; answers are not those that the model was trained for"
-            )
+            format!("modules are ignored because {reason}: {named}; the model was trained with them, so outputs differ")
         }
     }
 }

@@ -22,11 +22,11 @@ pub(crate) struct Metadata {
     pub(crate) config: TransformerConfig,
     /// `config.json`; GGUF files have none.
     pub(crate) json: Option<Value>,
-    /// Without padding; of truncation it has at most a direction. `None` where there is configuration alone.
+    /// Without padding; truncation has only a direction. `None` for a folder with only configuration.
     pub(crate) tokenizer: Option<Tokenizer>,
     pub(crate) prompts: Prompts,
     pub(crate) texts: TextSettings,
-    /// In tokens.
+    /// Tokens of the longest input.
     pub(crate) max_input_length: usize,
     /// Pooling named by a GGUF file.
     pub(crate) gguf_pooling: Option<Pooling>,
@@ -34,9 +34,9 @@ pub(crate) struct Metadata {
     pub(crate) gguf_ranks: bool,
     /// Labels of a classifier in a GGUF file.
     pub(crate) gguf_labels: Option<Vec<String>>,
-    /// Types that tokens of an input may have; fewer than two if they are all alike.
+    /// Number of token types; fewer than two if all tokens have the same.
     pub(crate) token_types: usize,
-    /// A token that is left out of a text's pooled state.
+    /// Token excluded from pooling.
     pub(crate) unpooled: Option<u32>,
 }
 
@@ -65,13 +65,15 @@ impl Metadata {
             tokenizer::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         };
-        let tokenizer = match gguf.is_none() && files.is_bare("")? {
-            true => None,
-            false => Some(catch_panic(tokenizer::FILE, checked_tokenizer)?),
+        let tokenizer = if gguf.is_none() && files.is_bare("")? {
+            None
+        } else {
+            Some(catch_panic(tokenizer::FILE, checked_tokenizer)?)
         };
-        let token_types = match tokenizer::gives_token_types(files)? {
-            true => config.embeddings.token_types,
-            false => config.embeddings.token_types.min(1),
+        let token_types = if tokenizer::gives_token_types(files)? {
+            config.embeddings.token_types
+        } else {
+            config.embeddings.token_types.min(1)
         };
         let max_input_length = max_input_length(files, &config, &texts)?;
         texts.check_lengths(max_input_length);
@@ -92,7 +94,7 @@ impl Metadata {
     }
 }
 
-/// The tokenizer of `tokenizer.json`, of the GGUF file, or of `vocab.txt`: the first of them that is there.
+/// The tokenizer of `tokenizer.json`, the GGUF file or `vocab.txt`, whichever exists first.
 fn read_tokenizer(
     files: &ModelFiles,
     gguf: Option<&GgufFile>,
@@ -114,7 +116,7 @@ fn read_tokenizer(
     }
 }
 
-/// The length that sentence-transformers' files give, or else the tokenizer's; never more than there are positions.
+/// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.
 fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
     let of_tokenizer = tokenizer_length(files)?;
     let length = texts.max_length.or(of_tokenizer);

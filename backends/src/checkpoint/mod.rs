@@ -46,27 +46,27 @@ use std::sync::Arc;
 use sub_models::SubModel;
 use tokenizers::Tokenizer;
 
-/// Content of the files of a model, or of a part of one.
+/// Content of the files of a model or sub-model.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
-    /// The part's folder; empty for a model of one part.
+    /// Folder of the sub-model; empty for a single model.
     pub(crate) part: String,
     pub(crate) config: TransformerConfig,
-    /// In the files until they are converted, tensor by tensor.
+    /// Tensors in the files, converted one at a time.
     pub(crate) weights: Weights,
-    /// Without padding; of truncation it has at most a direction.
+    /// Without padding; truncation has only a direction.
     pub(crate) tokenizer: Tokenizer,
-    /// Types that tokens of an input may have.
+    /// Number of token types.
     pub(crate) token_types: usize,
-    /// A token that is left out of a text's pooled state.
+    /// Token excluded from pooling.
     pub(crate) unpooled: Option<u32>,
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) head: HeadSource,
 }
 
 impl Checkpoint {
-    /// Opens a model's files, downloading them if necessary, and reads everything except the tensors: of each part of the model, first
-    /// that of texts without a task.
+    /// Opens a model's files, downloading them if necessary, and reads everything except the tensors. One checkpoint per sub-model; the
+    /// first serves texts without a task.
     ///
     /// # Errors
     /// Files are missing or malformed, or the checkpoint needs something that is not supported.
@@ -86,13 +86,13 @@ impl Checkpoint {
         Ok(parts)
     }
 
-    /// The same of a model of one part.
+    /// [`open_all`](Self::open_all) for a single model.
     #[cfg(test)]
     pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
         Self::open_all(options).map(|mut parts| parts.remove(0))
     }
 
-    /// `true` for a part with the tensors of another, from which it differs in the head.
+    /// `true` if both sub-models use the same tensors and differ only in the head.
     pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
         self.part == other.part && self.config == other.config
     }
@@ -118,25 +118,25 @@ impl Checkpoint {
     }
 }
 
-/// The findings of a start in the files of a model, or of a part of one, without the values of its tensors.
+/// Result of checking the files of a model or sub-model without reading values of tensors.
 #[derive(Debug)]
 pub(crate) struct Inspection {
-    /// The part's folder; empty for a model of one part.
+    /// Folder of the sub-model; empty for a single model.
     pub(crate) part: String,
     pub(crate) config: TransformerConfig,
-    /// The headers of the tensors, where they could be read.
+    /// Headers of the tensors; `None` if they cannot be read.
     pub(crate) weights: Option<Weights>,
-    /// There are neither tensors nor a tokenizer.
+    /// The folder has neither tensors nor a tokenizer.
     pub(crate) bare: bool,
     pub(crate) capabilities: Capabilities,
 }
 
 impl Inspection {
-    /// Reads and checks the files as [`Checkpoint::open_all`] does, of each part of the model; none where the files of one are those of a table
-    /// of vectors without itself, whose configuration does not say how wide it is.
+    /// Reads and checks the files of each sub-model as [`Checkpoint::open_all`] does. Empty if one is a static embedding without its table,
+    /// whose configuration does not state the width.
     ///
     /// # Errors
-    /// Those of a start.
+    /// As for [`Checkpoint::open_all`].
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         let model = files.display_name();
         let (mut parts, mut routes, mut sums) = (Vec::new(), Vec::new(), TokenizerSums::default());
@@ -153,7 +153,7 @@ impl Inspection {
         Ok(parts)
     }
 
-    /// `true` for a part with the tensors of another, from which it differs in what stands behind them.
+    /// As [`Checkpoint::shares_tensors`].
     pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
         self.part == other.part && self.config == other.config
     }
@@ -175,7 +175,7 @@ impl Inspection {
     }
 }
 
-/// Everything that a start reads before the tensors' values, checked.
+/// Everything that a start reads and checks before the tensors' values.
 struct Opened {
     metadata: Metadata,
     weights: Option<Weights>,

@@ -1,4 +1,4 @@
-//! The modules of sentence-transformers behind a model, as far as they are supported.
+//! Modules of sentence-transformers after a model.
 
 use super::dense_places;
 use super::st_modules::config_of;
@@ -10,46 +10,46 @@ use crate::source::modules::router::RouteName;
 use crate::source::modules::ways::{Way, Ways};
 use crate::source::modules::{LIBRARY, MODULES, Module};
 
-/// Limit of dense layers after pooling; each is kept in memory. No model has as many.
+/// Maximum number of dense layers after pooling, far above any model; each is kept in memory.
 const MAX_DENSE: usize = 16;
-/// The class that takes the place of Transformer in jina-embeddings-v3: the same, with a task that chooses the adapter.
+/// Class of Transformer in jina-embeddings-v3; it selects an adapter by the task.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
-/// Usual folder of a dense module behind the pooling.
+/// Usual folder of a dense module after pooling.
 const DEFAULT_DENSE: &str = "2_Dense";
 /// Folder of the pooling config if there is no `modules.json`.
 const DEFAULT_POOLING: &str = "1_Pooling";
 
-/// Dense modules of a route behind those that all have.
+/// Dense modules of a route, after those that all routes share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DenseRoute {
     pub(crate) name: RouteName,
-    /// Their folders.
+    /// Folders of the modules.
     pub(crate) dense: Vec<String>,
 }
 
-/// The modules between the final states and the embedding, most of them as folders: those of a [part](crate::source::modules::ways) of the model.
+/// Modules between the final states and the embedding of a [sub-model](crate::source::modules::ways), most of them as folders.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ModuleList {
     pub(crate) pooling: Option<String>,
-    /// The model's own pooler takes the place of a pooling module.
+    /// The model's own pooler replaces a pooling module.
     pub(crate) pooler: bool,
-    /// The folder of a table of vectors, which takes the place of the transformer and of pooling.
+    /// Folder of a static embedding, which replaces the transformer and pooling.
     pub(crate) table: Option<String>,
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
     pub(crate) dense: Vec<String>,
-    /// Dense modules behind them, for texts of different tasks; none where those of all tasks are the same.
+    /// Further dense modules by route; empty if all tasks have the same.
     pub(crate) routes: Vec<DenseRoute>,
-    /// The route of texts by the number of their task, first that of texts without one; 0 for tasks of other parts.
+    /// Index in `routes` by task number, 0 being no task; 0 for tasks of other sub-models.
     pub(crate) route_of: Vec<usize>,
-    /// The tasks of the model, and the index of the part that takes the texts of each.
+    /// Tasks of the model, each with the index of its sub-model.
     pub(crate) tasks: Vec<(String, usize)>,
-    /// `true` where the modules end with Normalize, by the number of the task, first for texts without one; empty without `modules.json`.
+    /// `true` if the modules end with Normalize, by task number, 0 being no task; empty without `modules.json`.
     pub(crate) normalized: Vec<bool>,
 }
 
 impl ModuleList {
-    /// Reads `modules.json`, or without one the pooling config in its usual place.
+    /// Reads `modules.json`, or without it the pooling config in its usual folder.
     ///
     /// # Errors
     /// The file is malformed, or a module or the order of modules is not supported.
@@ -58,14 +58,14 @@ impl ModuleList {
             return Self::of_part(&ways, files);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
-        // An interrupted copy: the vectors would be others.
+        // An interrupted copy would give other vectors.
         if pooling.is_some() && files.exists(DEFAULT_DENSE)? {
-            return Err(files.missing(MODULES, &format!(", which says what {DEFAULT_DENSE} is for")));
+            return Err(files.missing(MODULES, &format!(", which describes {DEFAULT_DENSE}")));
         }
         Ok(Self { pooling, ..Self::default() })
     }
 
-    /// The modules of the ways that go through the part of the model whose files these are.
+    /// The modules of the ways through the sub-model of these files.
     fn of_part(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
         let pooler = st_transformer::output(files)? == TextOutput::Pooler;
         let adapters = has_adapters(files)?;
@@ -96,18 +96,18 @@ impl ModuleList {
         Ok(list)
     }
 
-    /// The folder of each dense layer, as often as it has a place.
+    /// The folder of each dense layer, once per use.
     pub(super) fn dense_folders(&self) -> impl Iterator<Item = &str> {
         self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense)).map(String::as_str)
     }
 
-    /// `true` if the vectors of the task of this number, 0 without one, go through Normalize.
+    /// `true` if vectors of the task with this number, 0 being no task, go through Normalize.
     pub(crate) fn normalizes(&self, task: usize) -> bool {
         self.normalized.get(task).is_some_and(|&normalizes| normalizes)
     }
 
-    /// The modules of a way behind a Transformer in a folder that gives the states of tokens, or of its pooler; with adapters, it may be a
-    /// class of its own.
+    /// Parses the modules of a way after a Transformer in `folder`, whose output is the states of tokens, or with `pooler` the pooler's
+    /// state. With `adapters` the Transformer may be a custom class.
     fn parse(Way { route, modules, .. }: &Way, folder: &str, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
         let mut list = Self { pooler, ..Self::default() };
         // The first module that Dense and Normalize may be.
@@ -128,7 +128,7 @@ impl ModuleList {
                 ("Transformer", 0) if path == folder => {}
                 ("Transformer", 0) => {
                     let what = format!("Transformer in the folder \"{path}\"");
-                    return Err(LoadError::unsupported(file, what, "the model's files at the top"));
+                    return Err(LoadError::unsupported(file, what, "Transformer at the top"));
                 }
                 ("StaticEmbedding", 0) => {
                     behind = 1;
@@ -147,8 +147,8 @@ impl ModuleList {
                 ("Dense", _) if index >= behind => list.dense.push(path.clone()),
                 ("Normalize", _) if index >= behind => normalize = true,
                 _ if module.is_router() => {
-                    let supported = "one, whose routes have all the modules of their texts";
-                    return Err(LoadError::unsupported(file, "a Router behind another", supported));
+                    let supported = "one Router, whose routes have all modules of their texts";
+                    return Err(LoadError::unsupported(file, "a Router after another Router", supported));
                 }
                 _ => return Err(misplaced(module, route.as_ref(), list.table.is_none())),
             }
@@ -157,7 +157,7 @@ impl ModuleList {
             (true, _) => Ok(list),
             (false, None) => Err(LoadError::invalid(MODULES, "has no Pooling or LogitScore module")),
             (false, Some(RouteName { file, name })) => {
-                let problem = format!("the route \"{name}\" leads to no Pooling or LogitScore module");
+                let problem = format!("the route \"{name}\" has no Pooling or LogitScore module");
                 Err(LoadError::invalid(file, problem))
             }
         }
@@ -178,11 +178,11 @@ impl ModuleList {
     }
 }
 
-/// A refusal of a module that stands where it may not be on the way of a route. Without routes `--pooling` can take the place of the list,
-/// which alone names the folder of a table.
+/// Refusal of a module at the wrong place. It suggests `--pooling` if that can replace the list: without routes, and unless the list names
+/// the folder of a static embedding.
 fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName>, has_transformer: bool) -> LoadError {
     const ORDER: &str = "Transformer, then Pooling, then any number of Dense, then Normalize, or Transformer, then LogitScore, or \
-                         StaticEmbedding in the place of Transformer and Pooling, or a Router in the place of any of these";
+                         StaticEmbedding instead of Transformer and Pooling, or a Router instead of any of these";
     let hint = if route.is_none() && has_transformer { "; --pooling leaves the modules out" } else { "" };
     let on_the_way = match route {
         None => String::new(),
@@ -192,7 +192,7 @@ fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName
     LoadError::unsupported(file, format!("{class} as {name}{on_the_way}"), format!("{ORDER}{hint}"))
 }
 
-/// `true` if `config.json` has adapters beside the weights.
+/// `true` if `config.json` declares adapters.
 ///
 /// # Errors
 /// The file is malformed.

@@ -1,4 +1,4 @@
-//! Rerankers by a prompt: language models whose logits of one or two tokens after it are the score.
+//! Prompted rerankers: language models whose score is the logits of one or two tokens after the prompt.
 
 use super::capabilities::Evidence;
 use super::head::{HeadSource, RerankToken};
@@ -10,16 +10,16 @@ use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
 use tokenizers::Tokenizer;
 
 impl Evidence<'_> {
-    /// A reranker by a prompt and the logits of tokens after it.
+    /// Capabilities and head of a prompted reranker.
     ///
     /// # Errors
-    /// The model has no such logits, the tokenizer lacks a token of the prompt, or the files say that another prompt was trained.
+    /// The model has no language model head, the tokenizer lacks a token of the prompt, or the model was trained with another prompt.
     pub(super) fn rerank(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        // A name is refused; there is no text for a prompt to stand before.
+        // Refuses the name of a default prompt: the recipe's prompt is the only one.
         self.prompts(Prompts::default())?;
         if !self.metadata.config.is_language_model() {
             let asked = if self.options.rerank_recipe.is_some() { "--rerank-recipe" } else { "--task rerank" };
-            let problem = "is an encoder, which has no logits of words for the answer to a prompt";
+            let problem = "is an encoder, which has no language model head to answer a prompt";
             let help = "an embedding model reranks by the cosine of query and document without the flag; a recipe needs a decoder";
             return Err(LoadError::Options(format!("{asked}: {} {problem}; {help}", self.files.display_name())));
         }
@@ -39,10 +39,10 @@ impl Evidence<'_> {
         Ok((capabilities, HeadSource::TokenRows(tokens)))
     }
 
-    /// Compares the recipe's tokens with those of a LogitScore module. A warning says that modules are left out.
+    /// Compares the recipe's tokens with those of a LogitScore module; returns a warning if the options override the modules.
     ///
     /// # Errors
-    /// They differ: the checkpoint was trained with another prompt.
+    /// The tokens differ: the checkpoint was trained with another prompt.
     fn check_score_tokens(&self, expected: &[RerankToken]) -> Result<Option<String>, LoadError> {
         let list = match ModuleList::read(self.files) {
             Ok(list) => list,
@@ -96,21 +96,21 @@ impl Evidence<'_> {
         words.or_else(|| ["<|im_start|>", "<|im_end|>"].into_iter().find(|token| !special(token)))
     }
 
-    /// The reason why scores may mean nothing: nobody says that the model was trained to rerank with the prompt in use.
+    /// A warning that scores may mean nothing, because neither files nor options state that the model was trained with the prompt in use.
     pub(super) fn doubt(&self, task: Task, has_score_head: bool) -> Option<String> {
         if task != Task::Rerank || has_score_head || self.options.rerank_recipe.is_some() {
             return None;
         }
         let modules = ModuleList::read(self.files).unwrap_or_default();
         if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
-            let problem = "the model embeds, and --task rerank asks it with Qwen3-Reranker's prompt, which it may not have been \
-                           trained for; without --task, rerank requests get the cosine of query and document";
+            let problem = "--task rerank applies Qwen3-Reranker's prompt to an embedding model, which may not have been trained \
+                           with it; without --task, rerank requests get the cosine of query and document";
             return Some(problem.to_owned());
         }
         let is_said = self.options.task.is_some() || modules.logit_score.is_some() || self.metadata.json.is_none();
         (!is_said).then(|| {
-            "the model is a Qwen3 language model without modules and is taken for a Qwen3-Reranker; to say so, give --task \
-             rerank; for another reranker, --rerank-recipe; for embeddings, --pooling"
+            "a Qwen3 language model without modules is assumed to be a Qwen3-Reranker; --task rerank confirms this; for another \
+             reranker, give --rerank-recipe; for embeddings, --pooling"
                 .to_owned()
         })
     }
@@ -123,7 +123,7 @@ fn single_token(tokenizer: &Tokenizer, text: String) -> Result<RerankToken, Load
     match encoding.get_ids() {
         &[id] => Ok(RerankToken { text, id }),
         ids => {
-            let problem = format!("{text:?} of the rerank recipe is {} tokens, it must be one", ids.len());
+            let problem = format!("{text:?} of the rerank recipe is {} tokens, but must be one", ids.len());
             Err(LoadError::invalid("tokenizer.json", problem))
         }
     }

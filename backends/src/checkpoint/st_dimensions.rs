@@ -7,10 +7,10 @@ use crate::source::ModelFiles;
 const FILE: &str = "config_sentence_transformers.json";
 const FIELD: &str = "truncate_dim";
 
-/// Values that are kept of vectors of `width`, where a request does not ask for another number; all where the file does not say.
+/// Default number of values kept of vectors of `width`; `None` keeps all.
 ///
 /// # Errors
-/// The file is malformed, or keeps none, or more than there are.
+/// The file is malformed, or the number is 0 or above `width`.
 pub(super) fn truncate_dim(files: &ModelFiles, width: usize) -> Result<Option<usize>, LoadError> {
     let Some(config) = files.json_at(FILE)? else { return Ok(None) };
     let fields = Fields::new(FILE, &config)?;

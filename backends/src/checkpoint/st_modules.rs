@@ -1,4 +1,4 @@
-//! Files of sentence-transformers beside a model: pooling, dense layers, prompts.
+//! Files of sentence-transformers modules: pooling, dense layers, prompts.
 
 use crate::LoadError;
 use crate::config::HeadActivation;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 const PROMPTS: &str = "config_sentence_transformers.json";
-/// Prompts of a model at most, and bytes of a prompt's name and text.
+/// Maximum prompts of a model, and bytes of a prompt's name and text.
 const MAX_PROMPTS: usize = 256;
 const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
@@ -42,7 +42,7 @@ pub(crate) struct PoolingConfig {
 /// Reads a pooling module.
 ///
 /// # Errors
-/// The config is missing or malformed, has an unsupported mode of pooling, or another width.
+/// The config is missing or malformed, or has an unsupported pooling mode or another width.
 pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> Result<PoolingConfig, LoadError> {
     let file = config_of(folder);
     let config = files.json(&file)?.ok_or_else(|| files.missing(&file, ""))?;
@@ -77,7 +77,7 @@ pub(crate) fn pooling(files: &ModelFiles, folder: &str, hidden_size: usize) -> R
     Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
 }
 
-/// Modes of a file with flags; mean if none is set, as in sentence-transformers.
+/// Modes of a file with one flag per mode; mean if none is set, as in sentence-transformers.
 fn flagged_modes(fields: &Fields<'_>) -> Result<Vec<Pooling>, LoadError> {
     let known = |key: &str| POOLINGS.iter().any(|row| row.flag == key);
     for (key, _) in fields.entries().filter(|(key, _)| key.starts_with("pooling_mode_") && !known(key)) {
@@ -94,7 +94,7 @@ fn flagged_modes(fields: &Fields<'_>) -> Result<Vec<Pooling>, LoadError> {
     Ok(if set.is_empty() { vec![Pooling::Mean] } else { set })
 }
 
-/// Reads a LogitScore module.
+/// Token ids of a LogitScore module: the negative token, if any, then the positive one.
 ///
 /// # Errors
 /// The config is missing or malformed, or its input is not logits.
@@ -110,7 +110,7 @@ pub(crate) fn score_tokens(files: &ModelFiles, folder: &str) -> Result<Vec<u32>,
     Ok(negative.into_iter().chain([fields.required("true_token_id")?]).collect())
 }
 
-/// Reads a dense module whose input is `in_features` wide.
+/// Reads a dense module with an input of `in_features` values.
 ///
 /// # Errors
 /// The config or weights are missing or malformed, or the activation is not supported.

@@ -9,39 +9,39 @@ use serde_json::Value;
 use tokenizers::Tokenizer;
 use tokenizers::processors::PostProcessorWrapper;
 
-/// Tasks with a length of their own, and the field of each.
+/// Tasks that may have their own length, and the field of each.
 const TASKS: [(&str, &str); 2] = [("query", "query_length"), ("document", "document_length")];
-/// Arguments for the tokenizer's class, the older name first, which counts where both are there.
+/// Arguments for the tokenizer's class; the older name comes first and takes precedence.
 const TOKENIZER_ARGUMENTS: [&str; 2] = ["tokenizer_args", "processor_kwargs"];
-/// Those that change no vector.
+/// Tokenizer arguments that change no vector.
 const HARMLESS_ARGUMENTS: [&str; 3] = ["trust_remote_code", "use_fast", "padding_side"];
-/// Arguments of a call of the tokenizer, of which `common` counts before `text`.
+/// Arguments of calls of the tokenizer; `common` takes precedence over `text`.
 const CALLS: [&str; 2] = ["common", "text"];
-/// Those that change no vector: padding is masked, and a text alone has one way to be truncated.
+/// Call arguments that change no vector: padding is masked, and a single text can only be truncated in one way.
 const HARMLESS_CALLS: [&str; 4] = ["padding", "padding_side", "pad_to_multiple_of", "return_tensors"];
-/// Calls for what is no text.
+/// Calls for other modalities than text.
 const OTHER_MODALITIES: [&str; 3] = ["audio", "image", "video"];
 
-/// Fields in a warning at most.
+/// Maximum number of fields in a warning.
 const MAX_NAMED: usize = 8;
 
 /// Settings for texts: their length, case and special tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TextSettings {
-    /// Tokens of a text at most, whatever the tokenizer's own limit is.
+    /// Maximum tokens of a text; overrides the tokenizer's limit.
     pub(crate) max_length: Option<usize>,
-    /// Texts are converted to lower case, whatever the tokenizer does with them.
+    /// Texts are converted to lower case before the tokenizer's own steps.
     lowercases: bool,
     /// Texts get no special tokens.
     without_special_tokens: bool,
-    /// Tokens of a text of a task at most.
+    /// Maximum tokens of texts of a task.
     task_lengths: Vec<(&'static str, usize)>,
-    /// Sentences about fields that are not followed.
+    /// Warnings about ignored fields.
     pub(crate) warnings: Vec<String>,
 }
 
 impl TextSettings {
-    /// Reads the file; the defaults without one.
+    /// Reads the file; without one, the defaults.
     ///
     /// # Errors
     /// It is malformed, or changes the model's config.
@@ -74,12 +74,12 @@ impl TextSettings {
             if let Some(more) = ignored.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
                 listed.push(format!("{more} more"));
             }
-            read.warnings.push(format!("{name}: {} is not followed", listed.join(", ")));
+            read.warnings.push(format!("{name}: {} is ignored", listed.join(", ")));
         }
         Ok(read)
     }
 
-    /// Reads the arguments of the tokenizer's calls; `ignored` gets the names of those that are not followed.
+    /// Reads the arguments of the tokenizer's calls and adds the names of ignored ones to `ignored`.
     fn calls(&mut self, calls: &Fields<'_>, ignored: &mut Vec<String>) -> Result<(), LoadError> {
         let (mut of_call, mut special) = (None, None);
         for name in CALLS {
@@ -100,26 +100,25 @@ impl TextSettings {
         Ok(())
     }
 
-    /// Tokens of a text of a task at most, where it has a length of its own.
+    /// Maximum tokens of texts of a task, if it has its own length.
     pub(crate) fn length_of(&self, task: &str) -> Option<usize> {
         self.task_lengths.iter().find(|(name, _)| *name == task).map(|(_, length)| *length)
     }
 
-    /// Warns of lengths that are above the longest input, where sentence-transformers takes them.
+    /// Warns of lengths above the longest input, which sentence-transformers accepts.
     pub(crate) fn check_lengths(&mut self, longest: usize) {
         for (task, length) in self.task_lengths.iter().filter(|(_, length)| *length > longest) {
-            let warning =
-                format!("`{task}_length` is {length}, but the longest input has {longest} tokens, which counts");
+            let warning = format!("`{task}_length` is {length}; the longest input, {longest} tokens, is used");
             self.warnings.push(warning);
         }
     }
 
-    /// `true` if texts of some task have a length of their own.
+    /// `true` if a task has its own length.
     pub(crate) fn has_lengths(&self) -> bool {
         !self.task_lengths.is_empty()
     }
 
-    /// Makes a tokenizer do what the settings say.
+    /// Applies the settings to a tokenizer.
     ///
     /// # Errors
     /// The library refuses it.
@@ -134,7 +133,7 @@ impl TextSettings {
     }
 }
 
-/// Refuses what overrides `config.json`. The library ignores `trust_remote_code` here.
+/// Refuses arguments that override `config.json`. The library ignores `trust_remote_code` here.
 fn check_config_arguments(fields: &Fields<'_>) -> Result<(), LoadError> {
     for name in ["config_args", "config_kwargs"] {
         let changes = fields.object(name)?;
@@ -153,7 +152,7 @@ fn length(fields: &Fields<'_>, name: &str) -> Result<Option<usize>, LoadError> {
     }
 }
 
-/// `true` for an argument of a call that changes nothing.
+/// `true` for a call argument that changes no vector.
 fn is_harmless(arguments: &Fields<'_>, key: &str) -> bool {
     let is_usual = |value: &Value| {
         matches!(value, Value::Bool(true)) || ["longest_first", "only_first"].iter().any(|it| value == it)
@@ -161,7 +160,7 @@ fn is_harmless(arguments: &Fields<'_>, key: &str) -> bool {
     HARMLESS_CALLS.contains(&key) || key == "truncation" && arguments.get(key).is_none_or(is_usual)
 }
 
-/// The fields of an object that are not followed, with their values.
+/// Ignored fields of an object, with their values.
 fn unknown<'a>(
     object: &'a str,
     fields: &'a Fields<'_>,

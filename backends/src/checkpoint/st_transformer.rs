@@ -1,5 +1,5 @@
-//! Config of sentence-transformers' Transformer module: what later modules get from the model. Its [settings for texts](super::st_texts)
-//! are read apart.
+//! Config of sentence-transformers' Transformer module: the output that later modules get. Its [settings for texts](super::st_texts) are
+//! read separately.
 
 use crate::LoadError;
 use crate::json::Fields;
@@ -7,7 +7,7 @@ use crate::source::ModelFiles;
 use crate::source::names::SENTENCE_CONFIGS;
 use serde_json::Value;
 
-/// What later modules get from the model.
+/// Output of the model for later modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextOutput {
     /// The states of all tokens.
@@ -16,7 +16,7 @@ pub(crate) enum TextOutput {
     Pooler,
 }
 
-/// The config and the name of its file: the first of these names whose file is there and has fields.
+/// File name and content of the config: the first of the known files that exists and has fields.
 ///
 /// # Errors
 /// A file cannot be read, or is not JSON.
@@ -31,7 +31,7 @@ pub(super) fn config(files: &ModelFiles) -> Result<Option<(&'static str, Value)>
     Ok(None)
 }
 
-/// What the file says that later modules get; the states without a word on it, as in all versions before 6.
+/// The output that the file names for later modules; by default the states, as in all versions before 6.
 ///
 /// # Errors
 /// The file is malformed, or asks for another output.
@@ -47,7 +47,7 @@ pub(crate) fn output(files: &ModelFiles) -> Result<TextOutput, LoadError> {
         return Err(text.unsupported("method", &format!("\"{method}\""), "forward"));
     }
     match text.required::<String>("method_output_name")?.as_str() {
-        // `logits` is what a LogitScore module reads.
+        // A LogitScore module reads `logits`.
         "last_hidden_state" | "logits" => Ok(TextOutput::States),
         "pooler_output" => {
             let name: String = fields.required("module_output_name")?;

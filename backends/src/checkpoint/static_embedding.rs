@@ -1,8 +1,8 @@
-//! Static embeddings: a table and the mean of its rows, without a transformer, as Model2Vec and the module `StaticEmbedding` of
-//! sentence-transformers have them.
+//! Static embeddings of Model2Vec and of the module `StaticEmbedding` of sentence-transformers: the mean of rows of a table, without a
+//! transformer.
 //!
 //! Texts get no special tokens. Model2Vec leaves the unknown token out of the mean, sentence-transformers does not; a checkpoint
-//! whose `config.json` says `model2vec` is read as the former.
+//! with `model2vec` in its `config.json` is read as Model2Vec's.
 
 use super::catch_panic::catch_panic;
 use super::metadata::Metadata;
@@ -27,10 +27,10 @@ const CONFIG: &str = "config.json";
 const MODEL2VEC: &str = "model2vec";
 /// The field of Model2Vec's configs that names the width of the table.
 const WIDTH: &str = "hidden_dim";
-/// The table's tensor, which Model2Vec names otherwise.
+/// Name of the table's tensor; Model2Vec has another.
 const TABLE: &str = families::STATIC.names.words;
 
-/// Tokens of the longest input. The mean has no limit of its own, the buffers of a text should have one.
+/// Maximum tokens of an input. The mean needs no limit; it bounds the buffers of a text.
 const MAX_TOKENS: usize = 1 << 17;
 /// Limits far above any model.
 const MAX_ROWS: usize = 1 << 24;
@@ -39,7 +39,7 @@ const MAX_WIDTH: usize = 1 << 18;
 /// The files of a static embedding.
 #[derive(Debug)]
 pub(super) struct StaticEmbedding {
-    /// Empty for the top.
+    /// Folder of the table; empty for the top.
     folder: String,
     /// `config.json`, or an empty object.
     config: Value,
@@ -47,7 +47,7 @@ pub(super) struct StaticEmbedding {
 }
 
 impl StaticEmbedding {
-    /// The table among the files; `None` for a model of another kind.
+    /// The static embedding in the files; `None` for a model of another kind.
     ///
     /// # Errors
     /// A file is malformed.
@@ -91,15 +91,16 @@ impl StaticEmbedding {
         Ok(false)
     }
 
-    /// The tensors; `None` where those of a model on the hub are not known before the download.
+    /// The tensors; `None` if those of a model on the hub are unknown before the download.
     ///
     /// # Errors
     /// They are missing or malformed.
     pub(super) fn weights(&self, files: &ModelFiles) -> Result<Option<Weights>, LoadError> {
         let Some(tensors) = files.tensors(&self.folder)? else { return Ok(None) };
-        Ok(Some(match MappedTable::is_in(&tensors) {
-            true => Weights::Mapped(MappedTable::new(tensors, &format!("{TABLE}.weight"))?),
-            false => Weights::Files(tensors),
+        Ok(Some(if MappedTable::is_in(&tensors) {
+            Weights::Mapped(MappedTable::new(tensors, &format!("{TABLE}.weight"))?)
+        } else {
+            Weights::Files(tensors)
         }))
     }
 
@@ -113,10 +114,7 @@ impl StaticEmbedding {
         weights: Option<&Weights>,
         sums: &mut TokenizerSums,
     ) -> Result<Metadata, LoadError> {
-        let tokenizer = match files.is_bare(&self.folder)? {
-            true => None,
-            false => Some(self.tokenizer(files, sums)?),
-        };
+        let tokenizer = if files.is_bare(&self.folder)? { None } else { Some(self.tokenizer(files, sums)?) };
         let (tokenizer, truncation) = tokenizer.unzip();
         let [rows, width] = self.shape(files, tokenizer.as_ref(), weights)?;
         if let Some(tokenizer) = &tokenizer {
@@ -138,8 +136,8 @@ impl StaticEmbedding {
         })
     }
 
-    /// The tokenizer, which puts nothing around a text, and the tokens after which it truncates. sentence-transformers lets it do so;
-    /// Model2Vec sets a length of its own.
+    /// The tokenizer without special tokens, and the length to which it truncates. sentence-transformers uses the tokenizer's truncation;
+    /// Model2Vec has its own length.
     fn tokenizer(&self, files: &ModelFiles, sums: &mut TokenizerSums) -> Result<(Tokenizer, Option<usize>), LoadError> {
         let file = self.path(tokenizer::FILE);
         catch_panic(tokenizer::FILE, || {
@@ -158,7 +156,7 @@ impl StaticEmbedding {
         })
     }
 
-    /// `true` where there is configuration alone and it does not say how wide the table is.
+    /// `true` for a folder with only configuration that does not state the width of the table.
     ///
     /// # Errors
     /// A file is malformed, or the modules are not supported.
@@ -169,25 +167,22 @@ impl StaticEmbedding {
         ModuleList::read(files).map(|_| true)
     }
 
-    /// The width that a config of Model2Vec names. In other configs the field is not the table's: DistilBERT's means the feed-forward.
+    /// Width in a config of Model2Vec. In other configs the field has another meaning: DistilBERT's is the feed-forward width.
     fn width(&self) -> Result<Option<usize>, LoadError> {
-        match self.is_model2vec {
-            true => Fields::new(CONFIG, &self.config)?.optional(WIDTH),
-            false => Ok(None),
-        }
+        if self.is_model2vec { Fields::new(CONFIG, &self.config)?.optional(WIDTH) } else { Ok(None) }
     }
 
-    /// A warning about a named width that is not the table's. Model2Vec leaves the field as it was where it saves a table that it loaded with
-    /// fewer dimensions, and reads only the table.
+    /// A warning about a width in the config that differs from the table's. Model2Vec reads only the table, and leaves the field unchanged when
+    /// it saves a table that it loaded with fewer dimensions.
     ///
     /// # Errors
     /// The field is malformed.
     pub(super) fn stale_width(&self, table: usize) -> Result<Option<String>, LoadError> {
         let stale = self.width()?.filter(|&named| named != table);
-        Ok(stale.map(|named| format!("`{WIDTH}` in {CONFIG} is {named}, but the table is {table} wide, which counts")))
+        Ok(stale.map(|named| format!("`{WIDTH}` in {CONFIG} is {named}; the width of the table, {table}, is used")))
     }
 
-    /// Tokens of the longest input: the length from which on newer versions of Model2Vec truncate, where the config has it.
+    /// Maximum tokens of an input: `max_length` of the config, to which newer versions of Model2Vec truncate, or [`MAX_TOKENS`].
     fn longest(&self) -> Result<usize, LoadError> {
         let fields = Fields::new(CONFIG, &self.config)?;
         match fields.optional::<usize>("max_length")? {
@@ -196,7 +191,7 @@ impl StaticEmbedding {
         }
     }
 
-    /// Rows and width of the table: those of the tensor, or what is known before the download; no rows where there is configuration alone.
+    /// Rows and width of the table, from the tensor or, before the download, from tokenizer and config; 0 rows with only configuration.
     fn shape(
         &self,
         files: &ModelFiles,
@@ -244,7 +239,7 @@ impl StaticEmbedding {
     }
 }
 
-/// The settings of a static embedding: those of its table, rows and width, and nothing else.
+/// Settings of a static embedding: only rows and width of its table.
 struct Table<'a> {
     shape: [usize; 2],
     json: Fields<'a>,
@@ -264,7 +259,7 @@ impl Settings for Table<'_> {
     }
 }
 
-/// The id of the token for what the tokenizer does not know. That of a Unigram model is an ordinary token to Model2Vec.
+/// Id of the unknown token. Model2Vec treats that of a Unigram model as an ordinary token.
 fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
     let token = match tokenizer.get_model() {
         ModelWrapper::WordPiece(model) => Some(&model.unk_token),

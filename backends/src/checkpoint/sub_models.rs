@@ -1,4 +1,4 @@
-//! Sub-models of a Router whose texts go through different models by their task: each is read as a model of its own.
+//! Sub-models of a Router, which serve texts of different tasks; each is read as a model of its own.
 
 use super::dense_places;
 use super::module_list::ModuleList;
@@ -19,17 +19,17 @@ const MAX_SUB_MODELS: usize = 8;
 pub(super) struct SubModel {
     /// The folder of its tensors, for messages and the names of layers; empty for the only model.
     pub(super) name: String,
-    /// A route that goes through it; `None` without a Router of several models.
+    /// A route through it; `None` without a Router of several models.
     pub(super) route: Option<RouteName>,
     pub(super) files: ModelFiles,
     pub(super) options: LoadOptions,
 }
 
 impl SubModel {
-    /// The sub-models of a Router, first the one for texts without a task; otherwise the model itself.
+    /// The sub-models of a Router, the one for texts without a task first; for other models the model itself.
     ///
     /// # Errors
-    /// The model has several, and an option is for models of one.
+    /// There are too many sub-models, or an option applies only to a single model.
     pub(super) fn all(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         // A malformed list is refused where it is read, unless the options overrule it.
         let ways = if files.has_gguf() { None } else { Ways::read(&files).unwrap_or_default() };
@@ -70,16 +70,16 @@ impl SubModel {
         Ok(parts)
     }
 
-    /// An error of this part, with its name.
+    /// Adds the sub-model's name to its error.
     pub(super) fn error(name: &str, error: LoadError) -> LoadError {
-        match name.is_empty() {
-            true => error,
-            false => LoadError::SubModel { part: name.to_owned(), source: Box::new(error) },
+        if name.is_empty() {
+            return error;
         }
+        LoadError::SubModel { part: name.to_owned(), source: Box::new(error) }
     }
 }
 
-/// The capabilities of a model from those of its parts: those of the first, with the warnings of all.
+/// Capabilities of a model with sub-models: the first one's, with the warnings of all.
 pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> Capabilities {
     let mut joined = parts.next().cloned().unwrap_or_default();
     for (index, part) in (1..).zip(parts) {
@@ -97,7 +97,7 @@ pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> C
     joined
 }
 
-/// Checks that the vectors of all parts can be compared; each has a route that goes through it.
+/// Checks that the vectors of all sub-models can be compared; each comes with a route through it.
 ///
 /// # Errors
 /// They have different widths.

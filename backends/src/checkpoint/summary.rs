@@ -17,7 +17,7 @@ use tokenizers::Tokenizer;
 pub struct ModelSummary {
     /// The family's name in `config.json`, for example `qwen3`.
     pub model_type: String,
-    /// The answers that the model can give; embeddings, by the last token, if its files do not say.
+    /// Outputs that the model can compute; embeddings by the last token if its files name none.
     pub capabilities: Capabilities,
     /// Without truncation or padding.
     pub tokenizer: Tokenizer,
@@ -25,11 +25,11 @@ pub struct ModelSummary {
     pub vocab_size: usize,
     /// Sizes of the layers.
     pub shape: ModelShape,
-    /// Folding that its attention allows; several models share no prefixes.
+    /// Folding that its attention allows; sub-models of a Router share no prefixes.
     pub folding: Folding,
 }
 
-/// Sizes of a transformer's layers, which determine the number of its operations.
+/// Sizes of a transformer's layers, from which its operations are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelShape {
     /// Width of the residual stream.
@@ -42,12 +42,12 @@ pub struct ModelShape {
     pub num_kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Number of last positions that each layer sees, its own included; `None` sees all. `[num_layers]`
+    /// Window of each layer in tokens, its own included; `None` attends to all. `[num_layers]`
     pub sliding_windows: Vec<Option<usize>>,
 }
 
 /// Reads a model's summary. Weights are neither read nor downloaded, except with a GGUF file, which is downloaded whole.
-/// `task` overrules the files.
+/// `task` overrides the files.
 ///
 /// Blocks: a hub download runs on its own runtime, so do not call this from async code.
 ///
@@ -59,7 +59,7 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let nothing = LoadError::invalid(files.display_name(), "has no modules");
     let parts = SubModel::all(options, files)?;
     let is_one_model = parts.len() == 1;
-    // That of texts without a task.
+    // The sub-model for texts without a task.
     let SubModel { mut files, options, .. } = parts.into_iter().next().ok_or(nothing)?;
     let options = &options;
     let table = StaticEmbedding::find(&files)?;

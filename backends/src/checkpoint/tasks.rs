@@ -10,8 +10,7 @@ use crate::source::modules::router::RouteName;
 use prefold_core::{Prompts, TaskProfile};
 
 impl Evidence<'_> {
-    /// The tasks, the routes of their texts and the width of the vectors behind these; without routes vectors of `width` values stay what
-    /// they are.
+    /// The tasks, the routes of their texts and the width of the routes' vectors; without routes the width stays `width`.
     ///
     /// # Errors
     /// A dense module is malformed, the vectors of two routes have different widths, or the model has adapters too.
@@ -56,7 +55,7 @@ impl Evidence<'_> {
         tasks.map(adapter).collect()
     }
 
-    /// The tasks of a model with lengths for texts of a task, and neither adapters nor routes; none without lengths.
+    /// Tasks of a model with `query_length` or `document_length`, and neither adapters nor routes; empty without lengths.
     fn tasks_with_lengths(&self, prompts: &Prompts, normalizes: bool) -> Vec<TaskProfile> {
         let tasks = ["query", "document"].into_iter().filter(|_| self.metadata.texts.has_lengths());
         let with_length = |task: &str| TaskProfile {
@@ -70,10 +69,10 @@ impl Evidence<'_> {
         tasks.map(with_length).collect()
     }
 
-    /// The dense modules of the routes behind vectors of `width` values, and the width of their vectors.
+    /// Dense modules of the routes for inputs of `width` values, and the width of their output.
     ///
     /// # Errors
-    /// One is malformed, or two have vectors of different widths.
+    /// A module is malformed, or two routes have different widths.
     fn routes(&self, list: &ModuleList, width: usize) -> Result<(Routes, usize), LoadError> {
         let mut modules = Vec::with_capacity(list.routes.len());
         for route in &list.routes {
@@ -91,8 +90,8 @@ impl Evidence<'_> {
     }
 }
 
-/// The prompt before texts of a task that a request gives no prompt for: as `encode_query` and `encode_document` of sentence-transformers take
-/// it, for documents one of another name too; for other tasks the default prompt, as its `encode` does.
+/// Default prompt of a task, as in sentence-transformers: `query` as in `encode_query`, `document` as documented for `encode_document` (two other
+/// names too); other tasks have the default prompt, as in `encode`.
 fn instruction<'a>(task: &str, Prompts { by_name, default, .. }: &'a Prompts) -> &'a str {
     let prompt = match task {
         "query" => by_name.get(task),
@@ -102,10 +101,10 @@ fn instruction<'a>(task: &str, Prompts { by_name, default, .. }: &'a Prompts) ->
     prompt.map_or("", String::as_str)
 }
 
-/// The width of the vectors of all routes; `None` without any.
+/// Common width of the vectors of all routes; `None` without routes.
 ///
 /// # Errors
-/// Two have different widths, so that their vectors could not be compared.
+/// Two routes have different widths, so their vectors cannot be compared.
 pub(super) fn same_width<'a>(
     mut widths: impl Iterator<Item = (&'a RouteName, usize)>,
 ) -> Result<Option<usize>, LoadError> {

@@ -1,4 +1,4 @@
-//! The tensors of a checkpoint: whether all are there, in the shapes that its config says.
+//! Check that all tensors of a checkpoint are present in the config's shapes.
 
 use super::head::HeadSource;
 use crate::LoadError;
@@ -27,7 +27,7 @@ pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Wei
     })
 }
 
-/// The error of a tensor that has a row for each label, where it has another number of rows than the config has labels.
+/// Replaces a shape error of a tensor with one row per label: names both the number of rows and of labels.
 fn of_labels(error: LoadError, num_labels: usize) -> LoadError {
     match error {
         LoadError::TensorShape { file, name, expected, found }
@@ -41,15 +41,13 @@ fn of_labels(error: LoadError, num_labels: usize) -> LoadError {
     }
 }
 
-/// A warning about adapters beside the weights that the config does not name. The model runs, as jina-embeddings-v3 does without a
-/// task, but its texts get no adapter.
+/// A warning about adapters in the weights that the config does not declare. The model runs without adapters, as jina-embeddings-v3
+/// does without a task.
 pub(super) fn unused_adapters(config: &TransformerConfig, weights: &Weights) -> Option<String> {
     let typical = config.typical_weight();
     let factor = first_factor(typical.strip_suffix(".weight")?);
     let is_unused = config.adapters.is_none() && weights.contains(&factor);
     is_unused.then(|| {
-        format!(
-            "the files have adapters (`{factor}`), but `lora_adaptations` names none; they are left out of every answer"
-        )
+        format!("the files have adapters (`{factor}`), but `lora_adaptations` names none; no request uses them")
     })
 }

@@ -13,7 +13,7 @@ use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer, TruncationDirection
 pub(crate) const FILE: &str = "tokenizer.json";
 pub(super) const CONFIG: &str = "tokenizer_config.json";
 
-/// Reads `tokenizer.json` without padding, dropout and all of truncation but its direction; `None` if there is no such file.
+/// Reads `tokenizer.json` without padding and dropout; truncation keeps only its direction. `None` if there is no such file.
 ///
 /// # Errors
 /// The file or `tokenizer_config.json` is malformed, or beyond the limits on what a tokenizer may do with a text.
@@ -27,8 +27,8 @@ pub(crate) fn read(files: &ModelFiles, sums: &mut TokenizerSums) -> Result<Optio
     Ok(Some(tokenizer))
 }
 
-/// Reads a `tokenizer.json` wherever it is, with its truncation and without padding and dropout; `None` if there is no such file. `sums`
-/// counts all tokenizers of the model.
+/// Reads a `tokenizer.json` in any folder, with its truncation and without padding and dropout; `None` if there is no such file. `sums`
+/// adds up all tokenizers of the model.
 ///
 /// # Errors
 /// As for [`read`].
@@ -40,20 +40,20 @@ pub(super) fn read_file(
     let Some(bytes) = files.read(name)? else { return Ok(None) };
     json_memory::check(FILE, &bytes)?;
     // The library's own message is meant for its developers.
-    let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| match error.is_data() {
-        true => LoadError::invalid(FILE, error.to_string()),
-        false => LoadError::invalid(FILE, format!("is not JSON: {error}")),
+    let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| {
+        let problem = if error.is_data() { error.to_string() } else { format!("is not JSON: {error}") };
+        LoadError::invalid(FILE, problem)
     })?;
     file.check(sums).map_err(|problem| LoadError::invalid(FILE, problem))?;
     drop(file);
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
     remove_dropout(&mut tokenizer);
-    // Removed before the first text is encoded, so that no padding is taken for a special token.
+    // Removed before the first text is encoded, so that padding is not mistaken for a special token.
     tokenizer.with_padding(None);
     Ok(Some(tokenizer))
 }
 
-/// Removes a tokenizer's truncation, which is the engine's, and leaves the end that is cut where a request does not say which.
+/// Removes a tokenizer's truncation, since the engine truncates, and keeps its side as the default for requests.
 ///
 /// # Errors
 /// The library refuses it.
@@ -63,7 +63,7 @@ pub(super) fn keep_direction(tokenizer: &mut Tokenizer, direction: TruncationDir
     tokenizer.with_truncation(truncation).map(drop).map_err(invalid)
 }
 
-/// Sets the end of too long texts that `truncation_side` of `tokenizer_config.json` names; what the tokenizer has without the field.
+/// Sets the truncation side from `truncation_side` of `tokenizer_config.json`; without the field the tokenizer's side stays.
 ///
 /// # Errors
 /// The file is malformed.
@@ -79,10 +79,10 @@ pub(super) fn set_direction(tokenizer: &mut Tokenizer, files: &ModelFiles) -> Re
     }
 }
 
-/// Converts texts to lower case before everything else that the tokenizer does with them, special tokens in a text excepted.
+/// Converts texts to lower case before all other steps of the tokenizer, except special tokens in a text.
 ///
 /// # Errors
-/// Its added tokens are beyond a limit then, or the library refuses it.
+/// The lower-cased added tokens exceed a limit, or the library refuses the normalizer.
 pub(crate) fn lowercase(tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> Result<(), LoadError> {
     let mut steps: Vec<NormalizerWrapper> = vec![Lowercase.into()];
     steps.extend(tokenizer.get_normalizer().cloned());
@@ -92,7 +92,7 @@ pub(crate) fn lowercase(tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> 
 /// Replaces a tokenizer's normalizer, which normalizes its added tokens too.
 ///
 /// # Errors
-/// They are beyond a limit then, or the library refuses it.
+/// The normalized added tokens exceed a limit, or the library refuses the normalizer.
 pub(super) fn set_normalizer(
     tokenizer: &mut Tokenizer,
     normalizer: NormalizerWrapper,
@@ -103,7 +103,7 @@ pub(super) fn set_normalizer(
     tokenizer.with_normalizer(Some(normalizer)).map(drop).map_err(invalid)
 }
 
-/// `false` if `model_input_names` of `tokenizer_config.json` says that the model gets no token types: all are of type 0 then.
+/// `false` if `model_input_names` of `tokenizer_config.json` lacks `token_type_ids`; all tokens then have type 0.
 ///
 /// # Errors
 /// The file is malformed.
@@ -113,19 +113,19 @@ pub(crate) fn gives_token_types(files: &ModelFiles) -> Result<bool, LoadError> {
     Ok(names.is_none_or(|names| names.iter().any(|name| name == "token_type_ids")))
 }
 
-/// Dropout gives equal texts different tokens, which is for training.
+/// Removes dropout, which is for training: it gives equal texts different tokens.
 fn remove_dropout(tokenizer: &mut Tokenizer) {
     if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
         && let Some(dropout) = bpe.dropout
     {
-        tracing::warn!("`dropout` {dropout} of {FILE} is for training and left out");
+        tracing::warn!("`dropout` {dropout} of {FILE} is ignored: it is for training");
         let mut bpe = bpe.clone();
         bpe.dropout = None;
         tokenizer.with_model(bpe);
     }
 }
 
-/// Checks that all ids are below `vocab_size`: those of the vocabulary and those put around a text, which may be missing
+/// Checks that all ids are below `vocab_size`: the vocabulary's, and the special tokens' around a text, which may be missing
 /// from the vocabulary.
 ///
 /// # Errors
@@ -147,7 +147,7 @@ pub(crate) fn check_ids(tokenizer: &Tokenizer, vocab_size: usize) -> Result<(), 
     let ids = around_a_pair.iter().chain([&around_a_text]).flat_map(|encoding| encoding.get_ids());
     match ids.copied().find(|&id| id as usize >= vocab_size) {
         Some(id) => {
-            let problem = format!("puts the id {id} around a text, but the model's `vocab_size` is {vocab_size}");
+            let problem = format!("adds the token id {id} to texts, but the model's `vocab_size` is {vocab_size}");
             Err(LoadError::invalid(FILE, problem))
         }
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! WordPiece tokenizer from `vocab.txt`, made as transformers makes it where a model has no `tokenizer.json`.
+//! WordPiece tokenizer from `vocab.txt`, as transformers builds it without `tokenizer.json`.
 
 use super::bert_normalizer;
 use super::tokenizer::CONFIG;
@@ -16,14 +16,14 @@ const FILE: &str = "vocab.txt";
 const TOKENS: &str = "special_tokens_map.json";
 const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// A tokenizer class of transformers, or several that are alike.
+/// Tokenizer classes of transformers with equal settings.
 struct Class {
     names: &'static [&'static str],
-    /// Models that have this class if no file names one.
+    /// Model types with this class if no file names one.
     model_types: &'static [&'static str],
-    /// Special tokens by the name of their field.
+    /// Field and default of each special token.
     tokens: [(&'static str, &'static str); 5],
-    /// The mask takes the space before it along.
+    /// The mask token includes the space before it.
     mask_takes_space: bool,
     second: SecondText,
 }
@@ -57,7 +57,7 @@ const CLASSES: [Class; 2] = [
     },
 ];
 
-/// Makes the tokenizer of a model of this type; `None` if there is no `vocab.txt`, or the type has no such tokenizer.
+/// Builds the tokenizer; `None` without `vocab.txt`, or if models of this type have another kind of tokenizer.
 ///
 /// # Errors
 /// A file is malformed, lacks a special token, or asks for another kind of tokenizer.
@@ -72,7 +72,7 @@ pub(crate) fn read(
     let config = Fields::new(CONFIG, &config)?;
     let Some(class) = class(&config, model_type)? else { return Ok(None) };
     if files.json(ADDED_TOKENS)?.is_some() {
-        return Err(LoadError::unsupported(ADDED_TOKENS, format!("a file beside {FILE}"), "tokenizer.json"));
+        return Err(LoadError::unsupported(ADDED_TOKENS, format!("its use with {FILE}"), "tokenizer.json"));
     }
     let tokens = files.json(TOKENS)?.unwrap_or(empty);
     let tokens = Fields::new(TOKENS, &tokens)?;
@@ -96,14 +96,14 @@ pub(crate) fn read(
     };
     let (unknown, _) = id(&unk)?;
     let template = Template { bos: Some(id(&cls)?), eos: Some(id(&sep)?), second: class.second };
-    // The others are for training: a model without a row for them has none.
+    // The other special tokens are for training and may lack a row.
     let added = [pad?, unk, cls, sep, mask?].into_iter().chain(listed(&config)?);
     let added = added.filter(|token| vocab.contains_key(&token.content)).collect();
     let tokenizer = BertTokenizer { vocab, unk: unknown, normalizer, added, template }.build(sums);
     tokenizer.map(Some).map_err(|error| LoadError::invalid(FILE, error.to_string()))
 }
 
-/// The class that `tokenizer_config.json` names, otherwise that of the model; `None` if the model has another.
+/// The class in `tokenizer_config.json`, otherwise the class of the model type; `None` if that is not known.
 fn class(config: &Fields<'_>, model_type: &str) -> Result<Option<&'static Class>, LoadError> {
     const FIELD: &str = "tokenizer_class";
     if !config.or("do_basic_tokenize", true)? {
@@ -111,7 +111,7 @@ fn class(config: &Fields<'_>, model_type: &str) -> Result<Option<&'static Class>
     }
     let name: String = config.or(FIELD, String::new())?;
     let name = name.trim_end_matches("Fast");
-    // Names of no class in particular.
+    // Generic names.
     if matches!(name, "" | "PreTrainedTokenizer" | "TokenizersBackend") {
         return Ok(CLASSES.iter().find(|class| class.model_types.contains(&model_type)));
     }
@@ -125,7 +125,7 @@ fn class(config: &Fields<'_>, model_type: &str) -> Result<Option<&'static Class>
     }
 }
 
-/// A token in each line; the line's number, from 0, is the id. The last of equal lines counts.
+/// Vocabulary with one token per line, whose id is the line number from 0. The last of equal lines counts.
 fn vocabulary(bytes: &[u8]) -> Result<Vocab, LoadError> {
     let text =
         std::str::from_utf8(bytes).map_err(|error| LoadError::invalid(FILE, format!("is not UTF-8: {error}")))?;
@@ -138,7 +138,7 @@ fn special(name: &str) -> AddedToken {
     AddedToken::from(name, true).normalized(false)
 }
 
-/// Tokens of `added_tokens_decoder`, which are matched as a whole.
+/// Added tokens in `added_tokens_decoder`.
 fn listed(config: &Fields<'_>) -> Result<Vec<AddedToken>, LoadError> {
     let Some(list) = config.object("added_tokens_decoder")? else { return Ok(vec![]) };
     let ids: Vec<String> = list.entries().map(|(id, _)| id.clone()).collect();
@@ -146,7 +146,7 @@ fn listed(config: &Fields<'_>) -> Result<Vec<AddedToken>, LoadError> {
     tokens.map(|token| described(&token?, false)).collect()
 }
 
-/// A token as an object.
+/// Reads a token that is stored as an object.
 fn described(token: &Fields<'_>, is_special: bool) -> Result<AddedToken, LoadError> {
     let is_special = token.or("special", is_special)?;
     let content: String = token.required("content")?;

@@ -1,7 +1,7 @@
-//! Adapters of a model: low-rank changes of its weights, among which a request chooses.
+//! LoRA adapters of a model: low-rank changes of its weights, one of which a request chooses.
 
-/// Adapters as LoRA has them ([arXiv 2106.09685](https://arxiv.org/abs/2106.09685)): each changes the table of words, that of token types
-/// and every matrix of the layers from `W` to `W + scale * B A`, with `A` of `rank` rows.
+/// LoRA ([arXiv 2106.09685](https://arxiv.org/abs/2106.09685)): each adapter changes the word embeddings, the token type embeddings and
+/// every linear layer from `W` to `W + scale * B A`, with `rank` rows in `A` (`lora_a`).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AdaptersConfig {
     /// In the order of their weights.
@@ -10,11 +10,11 @@ pub(crate) struct AdaptersConfig {
     pub(crate) scale: f32,
 }
 
-/// The texts that an adapter is for.
+/// The task of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdapterTask {
     pub(crate) name: String,
-    /// Prompt of these texts; empty for none.
+    /// Prompt of the task's texts; empty for none.
     pub(crate) instruction: String,
 }
 
@@ -23,24 +23,24 @@ impl AdaptersConfig {
         self.tasks.len()
     }
 
-    /// Rows of the first factors of all adapters together.
+    /// Rows of `lora_a` of all adapters together.
     pub(crate) fn width(&self) -> usize {
         self.count() * self.rank
     }
 }
 
-/// Name of an adapter's first factor `A`, from the name of the matrix without `.weight`: of a product `[adapters, rank, in]`, of a table
-/// `[adapters, rows, rank]`.
+/// Tensor name of `lora_a`, from the name of the matrix without `.weight`. Shape: `[adapters, rank, in]` for a linear layer,
+/// `[adapters, rows, rank]` for embeddings.
 pub(crate) fn first_factor(name: &str) -> String {
     format!("{name}.parametrizations.weight.0.lora_A")
 }
 
-/// Name of an adapter's second factor `B`: of a product `[adapters, out, rank]`, of a table `[adapters, rank, width]`.
+/// Tensor name of `lora_b`. Shape: `[adapters, out, rank]` for a linear layer, `[adapters, rank, width]` for embeddings.
 pub(crate) fn second_factor(name: &str) -> String {
     format!("{name}.parametrizations.weight.0.lora_B")
 }
 
-/// Name of a matrix that has adapters, in files of torch's parametrizations.
+/// Tensor name of a matrix with adapters, in files with torch's parametrizations.
 pub(crate) fn parametrized(name: &str) -> String {
     format!("{name}.parametrizations.weight.original")
 }

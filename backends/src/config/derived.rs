@@ -1,14 +1,14 @@
-//! Tables that a model makes when it is loaded, from numbers of its config: no file shows that it contains them.
+//! Tables that are computed at load from numbers of the config. No file bounds their size, so it is checked here.
 
 use super::{PositionsConfig, RotaryConfig, TransformerConfig};
 use crate::LoadError;
 
-/// Values at most of all such tables of a model: a gigabyte. As many rotate two million positions of 128 components.
+/// Maximum values of all computed tables of a model: a gigabyte, as for a RoPE cache of two million positions of 128 components.
 const MAX_VALUES: usize = 1 << 28;
 
 impl TransformerConfig {
-    /// Values of the tables for inputs of up to `positions` tokens: rotations, biases by distance, and embeddings of distances projected
-    /// by each layer.
+    /// Values of the tables for inputs of up to `positions` tokens: RoPE caches, biases by distance, and relative position embeddings
+    /// projected by each layer.
     pub(crate) fn derived_values(&self, positions: usize) -> u64 {
         let product = |factors: &[usize]| factors.iter().fold(1_u64, |product, &it| product.saturating_mul(it as u64));
         let attention = &self.attention;
@@ -18,7 +18,7 @@ impl TransformerConfig {
             }
             PositionsConfig::Disentangled(it) => {
                 let projected = product(&[it.terms() - 1, it.rows(), attention.num_heads, attention.head_dim]);
-                // And the row of each distance.
+                // Plus the row index of each distance.
                 projected.saturating_mul(self.num_layers as u64).saturating_add(product(&[2, positions]))
             }
             PositionsConfig::Learned(_) | PositionsConfig::Biases => 0,
@@ -53,14 +53,14 @@ impl TransformerConfig {
             return Err(LoadError::invalid(file, problem));
         }
         if let Some(rope) = [full, windowed].into_iter().find(|rope| !rope.is_finite(head_dim, positions)) {
-            let problem = format!("`rope_theta` ({}) and the scaling of RoPE make angles without a value", rope.theta);
+            let problem = format!("`rope_theta` ({}) and the RoPE scaling give angles that are not finite", rope.theta);
             return Err(LoadError::invalid(file, problem));
         }
         check_derived(file, [(self, positions)].into_iter())
     }
 }
 
-/// Checks the tables of all models of one together, each with the tokens of its longest input.
+/// Checks the tables of all sub-models together, each with the tokens of its longest input.
 ///
 /// # Errors
 /// They are too large; the error names `file`.
@@ -73,7 +73,7 @@ pub(crate) fn check_derived<'a>(
         return Ok(());
     }
     let problem = format!(
-        "the longest input, the heads and the layers make tables of positions and distances of {values} values, \
+        "the longest input, the heads and the layers need tables of positions and distances of {values} values, \
          the limit is {MAX_VALUES}"
     );
     Err(LoadError::invalid(file, problem))

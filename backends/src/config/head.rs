@@ -3,24 +3,24 @@
 use prefold_core::Pooling;
 use prefold_kernels::Activation;
 
-/// Layers from the states of a sequence to its logits.
+/// The layers between the states of a sequence and its logits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
-    /// `layers` are applied to the state of each token, and their logits are pooled instead of the states.
+    /// `layers` are applied to the state of each token, and the logits are pooled instead of the states.
     pub(crate) late: bool,
     /// All layers have a bias.
     pub(crate) biased: bool,
-    /// In place of each activation that is [`HeadActivation::Of`] one, where the config names it.
+    /// The activation in the config, which replaces each [`HeadActivation::Of`].
     pub(crate) activation: Option<Activation>,
-    /// The last one has a row for each label, the others as many as the states are wide.
+    /// The layers of a sequence classifier. The last one has a row for each label, the others as many rows as a state has values.
     pub(crate) layers: &'static [HeadName],
-    /// Those from the state of a token to its logits in a classifier of tokens; none where the family has no such classifiers.
+    /// The layers of a token classifier; empty if the family has none.
     pub(crate) of_tokens: &'static [HeadName],
 }
 
 impl ClassifierHead {
-    /// The tensor that a file has if it is a classifier's.
+    /// The tensor that marks the file of a classifier.
     pub(crate) fn weight(&self) -> String {
         self.layers.last().map_or_else(String::new, |last| format!("{}.weight", last.name))
     }
@@ -46,7 +46,7 @@ pub(crate) struct HeadName {
     pub(crate) name: &'static str,
     pub(crate) bias: bool,
     pub(crate) activation: HeadActivation,
-    /// Name of the LayerNorm behind the activation, without `.weight`; empty for none. It has a bias where the model's norms have one.
+    /// Name of the LayerNorm after the activation, without `.weight`; empty for none. It has a bias if the model's norms have one.
     pub(crate) norm: &'static str,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum HeadActivation {
     Of(Activation),
 }
 
-/// That of Llama's classifiers and all that follow them.
+/// The head of Llama and the families derived from it.
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
     late: false,
@@ -75,7 +75,7 @@ pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     of_tokens: &[],
 };
 
-/// That of nearly all classifiers of tokens.
+/// The layer of most token classifiers.
 const OF_TOKENS: &[HeadName] = &[HeadName::biased("classifier", HeadActivation::Identity)];
 
 /// A head on the state of the first token.
@@ -118,11 +118,11 @@ const MODERNBERT_LAYERS: &[HeadName] = &[
     HeadName::biased("classifier", HeadActivation::Identity),
 ];
 
-/// ModernBERT's, whose pooling, activation and biases its config says.
+/// ModernBERT's; its config sets pooling, activation and biases.
 pub(crate) const MODERNBERT_HEAD: ClassifierHead =
     ClassifierHead { of_tokens: MODERNBERT_LAYERS, ..on_first_token(MODERNBERT_LAYERS) };
 
-/// EuroBERT's, whose pooling its config says.
+/// EuroBERT's; its config sets the pooling.
 pub(crate) const EUROBERT_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::Mean,
     late: true,
@@ -132,7 +132,7 @@ pub(crate) const EUROBERT_HEAD: ClassifierHead = ClassifierHead {
     ])
 };
 
-/// That of `new` and `gte`.
+/// The head of `new` and `gte`.
 pub(crate) const GTE_HEAD: ClassifierHead = on_first_token(&[
     HeadName::biased("new.pooler.dense", HeadActivation::Tanh),
     HeadName::biased("classifier", HeadActivation::Identity),

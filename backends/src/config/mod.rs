@@ -1,4 +1,4 @@
-//! Description of a transformer as data. Readers of file formats fill it in; the model loads and runs what it says.
+//! Description of a transformer as data. Readers of file formats fill it in; the model is loaded and run by it.
 
 pub(crate) mod adapters;
 pub(crate) mod derived;
@@ -24,18 +24,18 @@ use crate::LoadError;
 use prefold_core::Folding;
 use prefold_kernels::Activation;
 
-/// Limit of a classifier's labels; far above any real one.
+/// Maximum labels of a classifier, far above any real one.
 pub(crate) const MAX_LABELS: usize = 1 << 16;
 
-/// Everything that decides how a transformer computes. Readers refuse what it cannot say.
+/// All settings of a transformer's computation. Readers refuse a checkpoint with settings that this type cannot express.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransformerConfig {
     /// Name of the family, for display.
     pub(crate) model_type: String,
-    /// 0 for a table of vectors whose rows are not known yet.
+    /// Rows of the word embeddings; 0 for static embeddings whose number of rows is not yet known.
     pub(crate) vocab_size: usize,
     pub(crate) hidden_size: usize,
-    /// Width of the final states; other than `hidden_size`, a projection follows the last norm.
+    /// Width of the final states; if it differs from `hidden_size`, a projection follows the last norm.
     pub(crate) output_size: usize,
     pub(crate) num_layers: usize,
     pub(crate) norm: NormConfig,
@@ -43,16 +43,16 @@ pub(crate) struct TransformerConfig {
     pub(crate) attention: AttentionConfig,
     pub(crate) feed_forward: FeedForwardConfig,
     pub(crate) positions: PositionsConfig,
-    /// A token sees those less than so many positions away; `None` sees all that the mask allows. `[num_layers]`
+    /// A token sees tokens less than this many positions away; `None`: all that the mask allows. `[num_layers]`
     pub(crate) sliding_windows: Vec<Option<usize>>,
-    /// The embedding matrix is the language model's head too.
+    /// The word embeddings are also the language model's head.
     pub(crate) tie_word_embeddings: bool,
     /// Tokens of the longest input that the positions allow.
     pub(crate) max_position_embeddings: usize,
     pub(crate) names: TensorNames,
     /// The head of its sequence classifiers.
     pub(crate) classifier: ClassifierHead,
-    /// Adapters among which a request chooses; only where every layer of products has one matrix in the file.
+    /// LoRA adapters, one of which a request chooses. Requires that every linear layer is one matrix in the file.
     pub(crate) adapters: Option<AdaptersConfig>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct TransformerConfig {
 pub(crate) struct NormConfig {
     pub(crate) kind: NormKind,
     pub(crate) placement: Placement,
-    /// The attention of the first layer has the norm of the others.
+    /// The first layer's attention has a norm, as in the other layers.
     pub(crate) first_attention: bool,
     pub(crate) eps: f32,
 }
@@ -69,13 +69,13 @@ pub(crate) struct NormConfig {
 /// Kind of a norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NormKind {
-    /// By the root of the mean square, with a weight.
+    /// RMSNorm with a weight.
     Rms,
-    /// The same, with the weight plus 1.
+    /// RMSNorm with a weight plus 1.
     RmsPlusOne,
-    /// By mean and variance, with a weight and a bias.
+    /// LayerNorm with a weight and a bias.
     Layer,
-    /// By mean and variance, with a weight.
+    /// LayerNorm with a weight.
     LayerUnbiased,
 }
 
@@ -90,10 +90,10 @@ pub(crate) enum Placement {
     Around,
 }
 
-/// Parts of a token's embedding besides its row of the vocabulary.
+/// Embeddings of a token, in addition to its word embedding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct EmbeddingsConfig {
-    /// Width of the tables; other than `hidden_size`, a projection follows.
+    /// Width of the tables; if it differs from `hidden_size`, a projection follows.
     pub(crate) size: usize,
     /// Rows of the table of token types; 0 for none.
     pub(crate) token_types: usize,
@@ -103,12 +103,12 @@ pub(crate) struct EmbeddingsConfig {
     pub(crate) scale: f32,
 }
 
-/// The tokens that a token sees.
+/// Attention mask: the tokens that a token sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaskConfig {
-    /// Those before them and themselves.
+    /// The token itself and those before it.
     Causal,
-    /// All of their sequence.
+    /// All tokens of the sequence.
     Full,
 }
 
@@ -134,9 +134,9 @@ pub(crate) struct AttentionConfig {
     pub(crate) output_bias: bool,
     /// Queries and keys are normalised per head before rotation.
     pub(crate) qk_norm: bool,
-    /// Queries, and keys, are normalised over all heads together, as the model's other norms do it.
+    /// Queries and keys are each normalised over all heads together, by the model's kind of norm.
     pub(crate) qk_width_norm: bool,
-    /// Factor on the scores; `None` for one over the root of `head_dim`.
+    /// Factor on the scores; `None` for `1 / sqrt(head_dim)`.
     pub(crate) scale: Option<f32>,
     pub(crate) mask: MaskConfig,
     /// Biases of the scores, shared by all layers.
@@ -159,26 +159,26 @@ impl AttentionConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FeedForwardConfig {
     pub(crate) intermediate_size: usize,
-    /// The up projection, and the gate, have biases.
+    /// The up projection and the gate have biases.
     pub(crate) input_bias: bool,
     /// The down projection has a bias.
     pub(crate) output_bias: bool,
-    /// A gate goes through the activation and is multiplied with the up projection; without one the up projection goes
-    /// through it.
+    /// The activation is applied to a gate, which is multiplied with the up projection. Without a gate it is applied to the up
+    /// projection.
     pub(crate) gated: bool,
     pub(crate) activation: Activation,
-    /// In some layers experts take the place of the block.
+    /// Experts, which replace the block in some layers.
     pub(crate) experts: Option<ExpertsConfig>,
 }
 
-/// Experts: plain feed-forward blocks without biases of their own, of which each row gets the outputs of the best, weighted by a
-/// softmax over all, and one bias.
+/// Experts: plain feed-forward blocks without biases. A row gets the sum of the outputs of its best experts, weighted by a softmax over
+/// all, and one shared bias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExpertsConfig {
     pub(crate) count: usize,
     /// Experts of a row.
     pub(crate) top: usize,
-    /// The second layer of so many has experts.
+    /// Of each group of this many layers, the second has experts.
     pub(crate) every: usize,
 }
 
@@ -188,22 +188,19 @@ impl TransformerConfig {
         self.feed_forward.experts.filter(|experts| layer % experts.every == 1)
     }
 
-    /// A table of vectors without layers, whose mean is a text's embedding.
+    /// `true` for static embeddings: no layers, and the mean of the word embeddings is a text's embedding.
     pub(crate) fn is_table(&self) -> bool {
         self.num_layers == 0
     }
 
-    /// The table of words, or a matrix of its shape, gives the logits of the next word.
+    /// `true` if the word embeddings, or a matrix of their shape, give the logits of the next token.
     pub(crate) fn is_language_model(&self) -> bool {
         self.names.words == names::DECODER.words
     }
 
-    /// A weight whose stored type stands for all: the query projection of the first layer, or the table of a model without layers.
+    /// A weight whose stored type represents all: the first layer's query projection, or the word embeddings of a model without layers.
     pub(crate) fn typical_weight(&self) -> String {
-        match self.is_table() {
-            true => format!("{}.weight", self.names.words),
-            false => self.names.first_projection(),
-        }
+        if self.is_table() { format!("{}.weight", self.names.words) } else { self.names.first_projection() }
     }
 
     /// The keys that a token sees, for display.
@@ -224,7 +221,7 @@ impl TransformerConfig {
     /// # Errors
     /// A size is impossible; the error names `file`.
     pub(crate) fn validate(&self, file: &str) -> Result<(), LoadError> {
-        // Limits far above any model, so low that the product of any three is below 2^63.
+        // Limits far above any model, but so low that the product of any three is below 2^63.
         let sizes = [
             ("vocab_size", self.vocab_size, 1 << 24),
             ("hidden_size", self.hidden_size, 1 << 18),

@@ -1,7 +1,7 @@
 //! Names of a transformer's tensors.
 
-/// Names of the tensors of a family, without `.weight` and `.bias`. Those of layers follow the layer's prefix. The first part of a
-/// name (`model.`, `bert.`) is optional in files. Empty where the family has no such tensor.
+/// Names of the tensors of a family, without `.weight` and `.bias`; empty if the family has no such tensor. Names of layers follow the
+/// layer's prefix. The first component of a name (`model.`, `bert.`) is optional in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TensorNames {
     pub(crate) words: &'static str,
@@ -10,51 +10,51 @@ pub(crate) struct TensorNames {
     pub(crate) token_types: &'static str,
     /// The norm of the embeddings.
     pub(crate) embedding_norm: &'static str,
-    /// From embeddings to states of another width.
+    /// The projection from embeddings to states of another width.
     pub(crate) embedding_projection: &'static str,
-    /// From the states after the last norm to states of another width.
+    /// The projection from the states after the last norm to another width.
     pub(crate) output_projection: &'static str,
-    /// Biases of scores by distance, `[buckets, num_heads]`, or embeddings of distances, `[rows, hidden]`.
+    /// Biases of scores by distance, `[buckets, num_heads]`, or relative position embeddings, `[rows, hidden]`.
     pub(crate) relative_bias: &'static str,
-    /// The norm of the embeddings of distances.
+    /// The norm of the relative position embeddings.
     pub(crate) relative_norm: &'static str,
-    /// Their projections in a layer: what queries are scored against, and what keys are.
+    /// A layer's projections of the relative position embeddings, against which queries and keys are scored.
     pub(crate) position_key: &'static str,
     pub(crate) position_query: &'static str,
     /// The norm after the last layer.
     pub(crate) final_norm: &'static str,
-    /// Before the number of a layer.
+    /// The prefix before the number of a layer.
     pub(crate) layers: &'static str,
-    /// The projections of attention. Neighbours with one name are one matrix, q above k above v.
+    /// The projections of attention. Neighbours with the same name are one matrix, q above k above v.
     pub(crate) q: &'static str,
     pub(crate) k: &'static str,
     pub(crate) v: &'static str,
     pub(crate) output: &'static str,
-    /// Norms of the heads of q and k, or of all of their heads together.
+    /// Norms of q and k, per head or over all heads.
     pub(crate) q_norm: &'static str,
     pub(crate) k_norm: &'static str,
     /// The norm before or after attention.
     pub(crate) attention_norm: &'static str,
-    /// The norm of what attention puts out, where norms are around blocks.
+    /// The norm of attention's output, in models with norms around blocks.
     pub(crate) attention_output_norm: &'static str,
-    /// The projections of the feed-forward block; a plain one has no gate. Of one name, they are one matrix.
+    /// The projections of the feed-forward block; a plain one has no gate. With the same name, they are one matrix.
     pub(crate) gate: &'static str,
     pub(crate) up: &'static str,
-    /// In that matrix the up projection is above the gate.
+    /// The up projection is above the gate in that matrix.
     pub(crate) up_first: bool,
     pub(crate) down: &'static str,
     /// The matrix that scores the experts.
     pub(crate) router: &'static str,
-    /// The first and the second matrices of all experts, each `[experts * intermediate, hidden]`, and the bias that they share: whole
+    /// The up and down matrices of all experts, each `[experts * intermediate, hidden]`, and the bias that they share: complete tensor
     /// names.
     pub(crate) experts_up: &'static str,
     pub(crate) experts_down: &'static str,
     pub(crate) experts_bias: &'static str,
     /// The norm before or after the feed-forward block.
     pub(crate) feed_forward_norm: &'static str,
-    /// The norm of what the feed-forward block puts out, where norms are around blocks.
+    /// The norm of the feed-forward block's output, in models with norms around blocks.
     pub(crate) feed_forward_output_norm: &'static str,
-    /// The dense layer, with tanh behind it, on the state of the first token.
+    /// The dense layer with tanh on the state of the first token.
     pub(crate) pooler: &'static str,
 }
 
@@ -64,12 +64,12 @@ impl TensorNames {
         format!("{}.{index}.", self.layers)
     }
 
-    /// The weight of the first layer's query projection, whose type stands for all weights.
+    /// The weight of the first layer's query projection, whose type represents all weights.
     pub(crate) fn first_projection(&self) -> String {
         format!("{}{}.weight", self.layer(0), self.q)
     }
 
-    /// Those of a table of vectors alone, with `words` its name.
+    /// The names of static embeddings, whose tensor is `words`.
     pub(crate) const fn table(words: &'static str) -> Self {
         Self {
             words,
@@ -90,14 +90,14 @@ impl TensorNames {
     }
 }
 
-/// First parts of names that files may lack.
+/// First components of names that files may lack.
 pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
     ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
-/// First parts of names as published code gives them, and as transformers 5 does to the same models.
+/// First components of names in published code, and in files of the same models from transformers 5.
 pub(crate) const RENAMED_PREFIXES: [(&str, &str); 2] = [("new.", "gte."), ("bert.", "nomic_bert.")];
 
-/// Those of Llama and all that follow it.
+/// Those of Llama and the families derived from it.
 pub(crate) const DECODER: TensorNames = TensorNames {
     words: "model.embed_tokens",
     positions: "",
@@ -281,7 +281,7 @@ pub(crate) const NOMIC: TensorNames = TensorNames {
     ..BERT
 };
 
-/// The same without gates, and with experts.
+/// Those of NomicBERT without gates and with experts.
 pub(crate) const NOMIC_EXPERTS: TensorNames = TensorNames {
     gate: "",
     up: "mlp.fc1",

@@ -8,9 +8,9 @@ use prefold_core::Pooling;
 #[derive(Debug)]
 pub(crate) struct PoolingNames {
     pub(crate) pooling: Pooling,
-    /// In `pooling_mode` of sentence-transformers, then the spellings of other files.
+    /// The value of `pooling_mode` in sentence-transformers, then the spellings of other files.
     pub(crate) names: &'static [&'static str],
-    /// The older spelling of sentence-transformers: a boolean for each pooling.
+    /// The boolean field in older files of sentence-transformers.
     pub(crate) flag: &'static str,
     /// `pooling_type` of GGUF, 0 for none.
     pub(crate) gguf: usize,
@@ -23,7 +23,7 @@ const fn row(pooling: Pooling, names: &'static [&'static str], flag: &'static st
 /// The mean of logits instead of states.
 pub(crate) const LATE: &str = "late";
 
-/// All poolings, in the order in which sentence-transformers joins the vectors of those whose flags are set.
+/// All poolings, in the order in which sentence-transformers concatenates their vectors if several flags are set.
 pub(crate) const POOLINGS: [PoolingNames; 6] = [
     row(Pooling::Cls, &["cls", "bos"], "pooling_mode_cls_token", 2),
     row(Pooling::Max, &["max"], "pooling_mode_max_tokens", 0),
@@ -33,19 +33,19 @@ pub(crate) const POOLINGS: [PoolingNames; 6] = [
     row(Pooling::LastToken, &["lasttoken", "last"], "pooling_mode_lasttoken", 3),
 ];
 
-/// The names that `pooling` of `config.json` may have.
+/// The supported values of `pooling` in `config.json`.
 pub(crate) const OF_CONFIG: &[&str] = &["avg", "mean", "cls", "last"];
 
-/// The pooling of a name, if it is one of `known` in this place.
+/// The pooling of a name, if the name is one of `known`.
 pub(crate) fn pooling(name: &str, known: &[&str]) -> Option<Pooling> {
     let row = POOLINGS.iter().filter(|_| known.contains(&name)).find(|row| row.names.contains(&name));
     row.map(|row| row.pooling)
 }
 
-/// The pooling that a field names, where it names one of `known`.
+/// The pooling that a field names; `None` if the field is absent.
 ///
 /// # Errors
-/// It is no string, or another name.
+/// The value is not a string, or not one of `known`.
 pub(crate) fn read(fields: &Fields<'_>, field: &str, known: &[&str]) -> Result<Option<Pooling>, LoadError> {
     let Some(name) = fields.optional::<String>(field)? else { return Ok(None) };
     match pooling(&name, known) {

@@ -5,29 +5,29 @@ use super::rope::RopeConfig;
 /// The positions of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PositionsConfig {
-    /// Queries and keys are rotated by theirs.
+    /// Queries and keys are rotated by their positions.
     Rotary(RotaryConfig),
-    /// A learned vector for each is added to the embedding of the token.
+    /// A learned vector for each position is added to the embedding of the token.
     Learned(LearnedPositions),
-    /// The scores alone know distances, by their biases.
+    /// Attention scores have biases by distance; nothing else depends on positions.
     Biases,
-    /// The scores alone know distances, by embeddings of them that queries and keys are scored against: disentangled attention
+    /// Queries and keys are also scored against relative position embeddings: disentangled attention
     /// ([arXiv 2006.03654](https://arxiv.org/abs/2006.03654)).
     Disentangled(DisentangledConfig),
 }
 
-/// Embeddings of distances.
+/// Relative position embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DisentangledConfig {
-    /// Half the rows of the table; farther distances have the last row on their side.
+    /// Half the rows of the table; larger distances use the last row on their side.
     pub(crate) span: usize,
-    /// Distances beyond half of `span` share rows, more and more of them, up to this distance; absent if none do.
+    /// Distances beyond half of `span` share rows in logarithmic buckets up to this distance; `None` for a row each.
     pub(crate) log_beyond: Option<usize>,
     /// Queries are scored against positions.
     pub(crate) by_query: bool,
     /// Keys are scored against positions.
     pub(crate) by_key: bool,
-    /// Positions are projected as tokens are, without projections of their own.
+    /// Positions use the projections of tokens instead of their own.
     pub(crate) shared: bool,
     /// The table is normalised.
     pub(crate) normed: bool,
@@ -50,7 +50,7 @@ impl DisentangledConfig {
         (self.bucket(distance) + self.span as isize).clamp(0, last) as usize
     }
 
-    /// The distance that stands for a distance and others.
+    /// The distance whose row a distance shares.
     fn bucket(&self, distance: isize) -> isize {
         let middle = self.span / 2;
         let (Some(end), size) = (self.log_beyond, distance.unsigned_abs()) else { return distance };
@@ -65,12 +65,12 @@ impl DisentangledConfig {
     }
 }
 
-/// Rotations by the reach of a layer's attention.
+/// RoPE of layers without and with a window.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RotaryConfig {
-    /// Of layers without a window.
+    /// RoPE of layers without a window.
     pub(crate) full: RopeConfig,
-    /// Of layers with a window.
+    /// RoPE of layers with a window.
     pub(crate) windowed: RopeConfig,
 }
 
@@ -86,8 +86,8 @@ impl From<RopeConfig> for RotaryConfig {
 pub(crate) struct LearnedPositions {
     /// Rows of the table.
     pub(crate) rows: usize,
-    /// The token that stands nowhere: it has the table's row of its own id, and the others are counted from the row after
-    /// that, as RoBERTa does. Without one the first token has row 0.
+    /// The padding token. It has the row of its own id and is not counted; the other tokens count from the row after that, as in
+    /// RoBERTa. Without one the first token has row 0.
     pub(crate) padding_id: Option<u32>,
 }
 
@@ -103,12 +103,12 @@ impl LearnedPositions {
             None => rows.extend(0..input_ids.len() as u32),
             Some(padding_id) => {
                 let mut last = padding_id;
-                rows.extend(input_ids.iter().map(|&id| match id == padding_id {
-                    true => padding_id,
-                    false => {
-                        last += 1;
-                        last
+                rows.extend(input_ids.iter().map(|&id| {
+                    if id == padding_id {
+                        return padding_id;
                     }
+                    last += 1;
+                    last
                 }));
             }
         }
@@ -120,21 +120,19 @@ impl LearnedPositions {
 pub(crate) enum DistanceBias {
     /// Learned.
     Buckets(RelativeBuckets),
-    /// The distance times a slope for each head, subtracted: ALiBi ([arXiv 2108.12409](https://arxiv.org/abs/2108.12409)), in both
-    /// directions alike.
+    /// Subtracts the distance times a slope for each head, in both directions: ALiBi ([arXiv 2108.12409](https://arxiv.org/abs/2108.12409)).
     Alibi,
 }
 
-/// ALiBi's slopes: a geometric series that begins with its own ratio, `2^(-8 / heads)`. Where the heads are no power of two, those
-/// of the next lower one and then every second one of its double, as the authors' code has it.
+/// ALiBi's slopes: a geometric series that begins with its own ratio, `2^(-8 / heads)`. If `heads` is not a power of two, the slopes of
+/// the next lower power come first, then every second slope of its double, as in the authors' code.
 pub(crate) fn alibi_slopes(heads: usize) -> Vec<f32> {
     let series = |heads: usize| (1..=heads).map(move |i| 2_f64.powf(-8.0 * i as f64 / heads as f64) as f32);
     let lower = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
     series(lower).chain(series(2 * lower).step_by(2)).take(heads).collect()
 }
 
-/// Buckets of distances, as T5 has them: a bucket for each distance, or for more and more
-/// distances the longer they are.
+/// T5's buckets of distances: one for each short distance, logarithmically more distances for each bucket beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RelativeBuckets {
     /// Half of them for each direction.

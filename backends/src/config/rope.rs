@@ -18,8 +18,8 @@ pub(crate) enum RopeScaling {
     None,
     /// Every frequency divided by `factor`.
     Linear { factor: f64 },
-    /// The base times `factor`, and every frequency divided by the root of `factor` that the number of frequencies gives:
-    /// Alibaba-NLP/new-impl's `NTKScalingRotaryEmbedding`, at every length alike.
+    /// The base times `factor`, and every frequency divided by `factor^(2 / head_dim)`: Alibaba-NLP/new-impl's
+    /// `NTKScalingRotaryEmbedding`, at all lengths.
     Ntk { factor: f64 },
     /// Llama 3: low frequencies divided by `factor`, high ones kept, those between interpolated.
     Llama3 { factor: f64, low_freq_factor: f64, high_freq_factor: f64, original_max_position_embeddings: usize },
@@ -28,7 +28,7 @@ pub(crate) enum RopeScaling {
 }
 
 impl RopeConfig {
-    /// Angle per position of each pair of components, `[head_dim / 2]`, after scaling.
+    /// Angle per position of each pair of components after scaling, `[head_dim / 2]`.
     pub(crate) fn inverse_frequencies(&self, head_dim: usize) -> Vec<f64> {
         let theta = match self.scaling {
             RopeScaling::Ntk { factor } => self.theta * factor,

@@ -3,17 +3,17 @@
 use super::adapters::{first_factor, second_factor};
 use super::{DistanceBias, HeadName, NormKind, Placement, PositionsConfig, TransformerConfig};
 
-/// A matrix of a file, all of a layer's or some of its rows.
+/// A matrix of a file that is all or some of the rows of a linear layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MatrixSlice {
     /// Without `.weight`.
     pub(crate) name: String,
     pub(crate) rows: usize,
-    /// Its second half of rows comes first in the layer.
+    /// The second half of the rows comes first in the layer.
     pub(crate) swapped: bool,
 }
 
-/// The matrices of a linear layer, by name and rows; neighbours of one name are one matrix.
+/// The matrices of a linear layer, by name and rows; neighbours with the same name are one matrix.
 pub(crate) fn slices(prefix: &str, names: &[(&str, usize)]) -> Vec<MatrixSlice> {
     let mut merged: Vec<MatrixSlice> = Vec::with_capacity(names.len());
     for &(name, rows) in names {
@@ -36,7 +36,7 @@ impl TransformerConfig {
         slices(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
     }
 
-    /// The projections that embeddings of distances have of their own in a layer.
+    /// A layer's own projections of relative position embeddings.
     pub(crate) fn position_projections(&self) -> impl Iterator<Item = &'static str> {
         let own = match &self.positions {
             PositionsConfig::Disentangled(positions) if !positions.shared => [positions.by_query, positions.by_key],
@@ -46,7 +46,7 @@ impl TransformerConfig {
         own.into_iter().zip(names).filter_map(|(is_own, name)| is_own.then_some(name))
     }
 
-    /// The matrices that a feed-forward block begins with.
+    /// The matrices of a feed-forward block's first linear layer.
     pub(crate) fn feed_forward_slices(&self, prefix: &str) -> Vec<MatrixSlice> {
         let (names, width) = (&self.names, self.feed_forward.intermediate_size);
         let gate_and_up = [(names.gate, width), (names.up, width)];
@@ -58,7 +58,7 @@ impl TransformerConfig {
     /// Calls `visit` with every tensor that the transformer loads, until one is refused.
     ///
     /// # Errors
-    /// That of `visit`.
+    /// The first error of `visit`.
     pub(crate) fn try_each_tensor<E>(&self, mut visit: impl FnMut(Required) -> Result<(), E>) -> Result<(), E> {
         let (hidden, names, width) = (self.hidden_size, &self.names, self.embeddings.size);
         let mut all = Tensors { config: self, list: Vec::new() };
@@ -100,7 +100,7 @@ impl TransformerConfig {
         Ok(())
     }
 
-    /// The tensors of a classifier's head with these layers.
+    /// The tensors of a classifier head with these layers.
     pub(crate) fn head_tensors(&self, layers: &[HeadName], num_labels: usize) -> Vec<Required> {
         let width = self.output_size;
         let mut all = Tensors { config: self, list: Vec::new() };
@@ -138,7 +138,7 @@ impl Tensors<'_> {
         }
     }
 
-    /// A layer of products with its adapters.
+    /// A linear layer with its LoRA adapters.
     fn projection(&mut self, parts: &[MatrixSlice], in_features: usize, bias: bool) {
         self.linear(parts, in_features, bias);
         if let Some(adapters) = &self.config.adapters {
@@ -149,7 +149,7 @@ impl Tensors<'_> {
         }
     }
 
-    /// The adapters of a table of embeddings.
+    /// The LoRA adapters of embeddings.
     fn table_adapters(&mut self, name: &str, rows: usize) {
         if let Some(adapters) = &self.config.adapters {
             self.list.push((first_factor(name), vec![adapters.count(), rows, adapters.rank]));

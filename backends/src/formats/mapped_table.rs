@@ -83,7 +83,7 @@ impl MappedTable {
         let [seen, stored] = tables.fold([0; 2], add);
         beyond_limit(seen, stored).map_or(Ok(()), |limit| {
             let problem =
-                format!("`{ROWS}` makes tables of {seen} bytes of those stored in all models, the limit is {limit}");
+                format!("`{ROWS}` expands the stored tables to {seen} bytes in all models, the limit is {limit}");
             Err(LoadError::invalid(file, problem))
         })
     }
@@ -95,9 +95,10 @@ impl MappedTable {
 
     /// As [`TensorFiles::check`].
     pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
-        match name == self.name {
-            true => check_shape(self.files.description(), name, shape, &self.shape()),
-            false => self.files.check(name, shape),
+        if name == self.name {
+            check_shape(self.files.description(), name, shape, &self.shape())
+        } else {
+            self.files.check(name, shape)
         }
     }
 
@@ -145,8 +146,7 @@ fn check_size(file: &str, name: &str, (tokens, width): (usize, usize), stored_ro
     let seen = bytes(tokens, width);
     let Some(limit) = beyond_limit(seen, bytes(stored_rows, width)) else { return Ok(()) };
     let problem = format!(
-        "`{ROWS}` makes of `{name}`, which has {stored_rows} rows, a table of {tokens} rows of {width} values: {seen} bytes, \
-         the limit is {limit}"
+        "`{ROWS}` expands `{name}` from {stored_rows} to {tokens} rows of {width} values: {seen} bytes, the limit is {limit}"
     );
     Err(LoadError::invalid(file, problem))
 }
@@ -192,7 +192,7 @@ mod tests {
         check(&[]).unwrap();
         check(&[half(), half()]).unwrap();
         let refused = check(&[half(), half(), table(1, 1)]).unwrap_err().to_string();
-        assert!(refused.starts_with("x: `mapping` makes tables of 1073745920 bytes"), "{refused}");
+        assert!(refused.starts_with("x: `mapping` expands the stored tables to 1073745920 bytes"), "{refused}");
         assert!(refused.ends_with("in all models, the limit is 1073741824"), "{refused}");
         // Four times those stored.
         check(&[half(), half(), table(1 << 18, 1 << 17)]).unwrap();

@@ -58,7 +58,7 @@ impl Weights {
         if let Some(row) = rows.iter().find(|&&row| row as usize >= shape[0]) {
             return Err(LoadError::invalid(
                 "tokenizer.json",
-                format!("token {row} is not below {} rows of `{name}`", shape[0]),
+                format!("token {row} is beyond the {} rows of `{name}`", shape[0]),
             ));
         }
         match self {

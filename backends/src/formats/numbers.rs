@@ -1,4 +1,4 @@
-//! Tensors of types that weights do not have, in files that also have some of these.
+//! Tensors of integers and `f64`, types that weights do not have.
 
 use super::tensor::TensorHeader;
 use crate::LoadError;
@@ -14,7 +14,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The type by the name that a file has.
+    /// The type by its name in a file.
     pub(super) fn named(dtype: &str) -> Option<Self> {
         match dtype {
             "I32" | "Int" => Some(Self::I32),
@@ -35,7 +35,7 @@ pub(super) struct StoredNumbers {
 }
 
 impl StoredNumbers {
-    /// Those of a file, which follow one another.
+    /// A contiguous tensor of a file.
     pub(super) fn new(file: usize, number: Number, TensorHeader { shape, bytes, .. }: TensorHeader) -> Self {
         Self { file, number, shape, bytes }
     }

@@ -51,7 +51,7 @@ pub(crate) fn header_end(file: &str, length: [u8; 8]) -> Result<u64, LoadError> 
 
 fn parse(bytes: &[u8], is_whole: bool) -> Result<HashMap<String, TensorHeader>, String> {
     let Some((&length, rest)) = bytes.split_first_chunk() else {
-        return Err(format!("it has {} bytes, not even the 8 of the header's length", bytes.len()));
+        return Err(format!("it has {} bytes, fewer than the 8 of the header's length", bytes.len()));
     };
     let length = u64::from_le_bytes(length);
     if length > MAX_HEADER_BYTES {
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for Entries {
         let (mut tensors, mut names) = (Vec::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("`{name}` is there twice")));
+                return Err(A::Error::custom(format!("`{name}` occurs twice")));
             }
             if name == METADATA {
                 map.next_value::<IgnoredAny>()?;

@@ -80,12 +80,10 @@ impl TensorFormat {
             let file = String::from_field(file).ok_or_else(|| map.problem(tensor, "must be a file name"))?;
             let extension = self.extension();
             let plain = file.ends_with(extension) && !file.contains(['/', '\\', ':']) && !file.starts_with('.');
-            match plain {
-                true => Ok((tensor.clone(), file)),
-                false => {
-                    Err(map.problem(tensor, &format!("must name a {extension} file beside the index, not \"{file}\"")))
-                }
+            if plain {
+                return Ok((tensor.clone(), file));
             }
+            Err(map.problem(tensor, &format!("must name a {extension} file in the index's folder, not \"{file}\"")))
         });
         entries.collect()
     }
@@ -327,9 +325,10 @@ impl TensorFiles {
     /// The same of a tensor whose values are there.
     fn readable(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, &StoredTensor), LoadError> {
         let (file, tensor) = self.checked(name, shape)?;
-        match tensor.bytes.end <= file.bytes.len() {
-            true => Ok((file, tensor)),
-            false => Err(LoadError::invalid(&file.name, "has only been read up to the end of its header")),
+        if tensor.bytes.end <= file.bytes.len() {
+            Ok((file, tensor))
+        } else {
+            Err(LoadError::invalid(&file.name, "has only been read up to the end of its header"))
         }
     }
 

@@ -1,4 +1,4 @@
-//! BERT's tokenizer, made from its vocabulary and settings.
+//! BERT's tokenizer, built from its vocabulary and settings.
 
 use super::special_tokens::{Template, set_template};
 use prefold_core::{TokenizerSums, check_added_tokens, check_pieces};
@@ -9,7 +9,7 @@ use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::{AddedToken, Tokenizer};
 
-/// What precedes the pieces that continue a word.
+/// Prefix of pieces that continue a word.
 pub(crate) const CONTINUES: &str = "##";
 
 /// Parts of BERT's tokenizer.
@@ -19,7 +19,7 @@ pub(crate) struct BertTokenizer {
     /// The piece for words that the vocabulary does not cover.
     pub(crate) unk: String,
     pub(crate) normalizer: BertNormalizer,
-    /// Tokens that are matched as a whole.
+    /// Added tokens, which are matched as a whole.
     pub(crate) added: Vec<AddedToken>,
     pub(crate) template: Template,
 }
@@ -28,7 +28,7 @@ impl BertTokenizer {
     /// Builds the tokenizer; `sums` counts all tokenizers of the model.
     ///
     /// # Errors
-    /// A part or a sum is beyond a limit, or the library refuses it.
+    /// A part or a sum exceeds a limit, or the library refuses it.
     pub(crate) fn build(self, sums: &mut TokenizerSums) -> Result<Tokenizer, tokenizers::Error> {
         let pieces = self.vocab.iter().map(|(piece, &id)| (piece.as_str(), id));
         check_pieces(pieces, Some(&self.unk)).map_err(|problem| format!("the vocabulary {problem}"))?;
@@ -43,11 +43,11 @@ impl BertTokenizer {
     }
 }
 
-/// Adds tokens that are matched as a whole, special and others, to a tokenizer with its normalizer: all at once, because the library builds
-/// what finds them anew each time.
+/// Adds added tokens, special and others, to a tokenizer that has its normalizer: all in one call, because the library rebuilds their
+/// matcher on each call.
 ///
 /// # Errors
-/// They are beyond a limit, or the library refuses one.
+/// The tokens exceed a limit, or the library refuses one.
 pub(crate) fn add_tokens(
     tokenizer: &mut Tokenizer,
     added: Vec<AddedToken>,

@@ -1,8 +1,8 @@
-//! Layers whose weights adapters change: `W x + scale * B (A x)` with the factors of each row's own adapter.
+//! Linear layers and embeddings with LoRA adapters: `W x + scale * B (A x)` with `A` and `B` of each row's own adapter.
 //!
-//! The first factors of all adapters are one matrix, and so are the second ones. Of the product with the first, a row keeps the columns of its
-//! own adapter, and the others are 0. So texts of different adapters share a batch, and a row's result depends on that row alone: rows
-//! without an adapter are left out, in runs.
+//! `lora_a` of all adapters is one matrix, and so is `lora_b`. In the product with `lora_a` a row keeps the columns of its own adapter; the
+//! others are set to 0. So texts of different adapters share a batch, and a row's result depends on that row alone. Runs of rows without an
+//! adapter are skipped.
 
 use super::buffers::{Name, Workspace};
 use super::loader::Loader;
@@ -20,16 +20,16 @@ type LoadResult<T> = std::result::Result<T, LoadError>;
 /// The adapters of some rows.
 #[derive(Debug)]
 pub(super) struct RowAdapters {
-    /// Index of each row's adapter; of a row without one, any. `[rows]`, `u32`
+    /// Index of each row's adapter, arbitrary for rows without one. `[rows]`, `u32`
     pub(super) own: Tensor,
-    /// Row of the table of the words' first factors, `[rows]`, `u32`.
+    /// Row of each token in the `lora_a` table of the word embeddings. `[rows]`, `u32`
     pub(super) words: Tensor,
     /// Runs of rows that have an adapter, in ascending order.
     pub(super) runs: Vec<Range<usize>>,
 }
 
 impl RowAdapters {
-    /// The runs inside of some rows, at most `most` rows each.
+    /// The runs inside `rows`, split into at most `most` rows each.
     fn runs_in(&self, rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
         self.runs.iter().flat_map(move |run| {
             let (start, end) = (run.start.max(rows.start), run.end.min(rows.end));
@@ -54,7 +54,7 @@ pub(super) fn runs(has_one: impl Iterator<Item = bool>) -> Vec<Range<usize>> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) adapters: Option<&'a RowAdapters>,
-    /// Index of the first in the layout.
+    /// Index of the first row in the layout.
     pub(super) first: usize,
 }
 
@@ -65,14 +65,14 @@ impl Rows<'_> {
     }
 }
 
-/// A layer of products.
+/// A linear layer with optional LoRA adapters.
 #[derive(Debug)]
 pub(super) struct Projection {
     pub(super) linear: Linear,
     factors: Option<Box<Factors>>,
 }
 
-/// The factors of all adapters of a layer.
+/// `lora_a` and `lora_b` of all adapters of a layer.
 #[derive(Debug)]
 struct Factors {
     /// `[adapters * rank, in_features]`
@@ -80,7 +80,7 @@ struct Factors {
     second: SecondFactors,
 }
 
-/// The second factors, with the scale.
+/// `lora_b` of all adapters, with the scale.
 #[derive(Debug)]
 struct SecondFactors {
     /// `[out_features, adapters * rank]`
@@ -89,12 +89,12 @@ struct SecondFactors {
 }
 
 impl Projection {
-    /// True if adapters may change it: then its output is there before an activation.
+    /// True if the layer has adapters. Its output must then be written before an activation is applied.
     pub(super) fn is_adapted(&self) -> bool {
         self.factors.is_some()
     }
 
-    /// Writes `W x + b` of some columns to `out`, or adds it, with the adapters of the rows.
+    /// Writes some columns of `W x + b` with the adapters of the rows to `out`, or adds them.
     pub(super) fn forward_columns(
         &self,
         columns: Range<usize>,
@@ -116,7 +116,7 @@ impl Projection {
         Ok(())
     }
 
-    /// The same for all columns.
+    /// Writes or adds all columns; see [`forward_columns`](Self::forward_columns).
     pub(super) fn forward(
         &self,
         x: (&Tensor, Rows<'_>),
@@ -129,7 +129,7 @@ impl Projection {
 }
 
 impl SecondFactors {
-    /// Adds the product with the columns of each row's own adapter.
+    /// Adds the product of `lora_b` with the columns of each row's own adapter.
     fn add(
         &self,
         columns: Range<usize>,
@@ -143,7 +143,7 @@ impl SecondFactors {
     }
 }
 
-/// The adapters of the table of words.
+/// The LoRA adapters of the word embeddings.
 #[derive(Debug)]
 pub(super) struct WordFactors {
     /// `[adapters * vocab_size, rank]`
@@ -152,7 +152,7 @@ pub(super) struct WordFactors {
 }
 
 impl WordFactors {
-    /// Adds what the adapters change in the embeddings of all rows, at most `row_block` rows at a time.
+    /// Adds the adapters' changes to the word embeddings of all rows, at most `row_block` rows at a time.
     pub(super) fn add(
         &self,
         adapters: &RowAdapters,
@@ -172,14 +172,14 @@ impl WordFactors {
 }
 
 impl Loader<'_> {
-    /// A layer of products, with its adapters where the model has some.
+    /// A linear layer, with its adapters if the model has any.
     pub(super) fn projection(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> LoadResult<Projection> {
         let linear = self.linear_of(parts, in_features, bias)?;
         let factors = match (&self.config.adapters, parts) {
             (None, _) => None,
             (Some(adapters), [part]) if !part.swapped => Some(Box::new(self.factors(adapters, part, in_features)?)),
             (Some(_), _) => {
-                let problem = "adapters of a layer that several matrices make".to_owned();
+                let problem = "a LoRA adapter of a linear layer made of several matrices".to_owned();
                 return Err(LoadError::unsupported("the checkpoint", problem, "one matrix for each layer"));
             }
         };
@@ -198,7 +198,7 @@ impl Loader<'_> {
         })
     }
 
-    /// The adapters of the table of words.
+    /// The LoRA adapters of the word embeddings.
     pub(super) fn word_factors(&self, adapters: &AdaptersConfig) -> LoadResult<WordFactors> {
         let (name, vocab_size) = (self.config.names.words, self.config.vocab_size);
         let (count, rank, width) = (adapters.count(), adapters.rank, self.config.embeddings.size);
@@ -212,7 +212,7 @@ impl Loader<'_> {
         })
     }
 
-    /// The table of token types, and behind it, for each adapter, the table as it changes it.
+    /// The token type embeddings, followed by a changed copy for each adapter.
     pub(super) fn adapted_token_types(&self, adapters: &AdaptersConfig, rows: usize) -> LoadResult<Table> {
         let (name, width) = (self.config.names.token_types, self.config.embeddings.size);
         let (count, rank) = (adapters.count(), adapters.rank);
@@ -232,7 +232,7 @@ impl Loader<'_> {
         Ok(Table::Plain(self.target.upload(&table)?))
     }
 
-    /// The second factors of all adapters side by side; `at` gives the value in a row and a column.
+    /// `lora_b` of all adapters side by side; `at` gives the value in a row and a column.
     fn second_factors(
         &self,
         adapters: &AdaptersConfig,
@@ -245,7 +245,7 @@ impl Loader<'_> {
         Ok(SecondFactors { matrix: self.factor(name, [rows, width], values)?, rank: adapters.rank })
     }
 
-    /// A matrix of factors, in the type of the model; in float32 where the model is in int8.
+    /// A `lora_a` or `lora_b` matrix in the type of the model, or in float32 if the model is in int8.
     fn factor(&self, name: &str, shape: [usize; 2], values: Vec<f32>) -> LoadResult<Linear> {
         let dtype = match self.target.dtype() {
             Dtype::Int8 => Dtype::Float32,

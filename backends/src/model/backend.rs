@@ -22,12 +22,12 @@ use prefold_core::{
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
 
-/// Rows of a part of a batch on a CPU. Weights are read once for each part, which takes a hundredth of the time of computing with
-/// them; the states of a part stay in the caches of the cores.
+/// Rows of a part of a batch on a CPU. Each part reads the weights once, which takes a hundredth of its time, and its states stay in the
+/// caches of the cores.
 const PART_ROWS: usize = 512;
 
-/// Bytes reserved on a CPU at most, by all replicas together and what interrupts them. A CPU has no memory of its own to compare with, so a
-/// limit on batches that no machine could hold must not end the server at its start; buffers of larger batches grow when these come.
+/// Maximum bytes reserved on a CPU by all replicas and their interrupting backends together. The reservation is not compared with the
+/// machine's memory, so a huge limit on batches must not end the server at its start; buffers of larger batches grow on demand.
 pub(super) const MAX_RESERVED: usize = 4 << 30;
 
 /// A model on one device.
@@ -39,14 +39,14 @@ pub(crate) struct TransformerBackend {
     pub(super) target: Target,
     pub(super) footprint: Footprint,
     pub(super) info: ModelInfo,
-    /// Threads of this replica; where it has none, operations run on those of the caller's pool.
+    /// Threads of this replica; `None` runs operations on the caller's pool.
     pub(super) team: Option<Arc<ThreadPool>>,
-    /// Bytes reserved on a CPU at most.
+    /// Maximum bytes reserved on a CPU.
     pub(super) max_reserved: usize,
 }
 
 impl TransformerBackend {
-    /// Packs the weights of a model's parts for the device; afterwards the checkpoints are not needed.
+    /// Packs the weights of all sub-models for the device; afterwards the checkpoints are not needed.
     pub(crate) fn load_all(checkpoints: &[Checkpoint], options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let has_parts = checkpoints.len() > 1;
         let mut backends: Vec<Self> = Vec::with_capacity(checkpoints.len());
@@ -61,7 +61,7 @@ impl TransformerBackend {
             backends.iter().all(|it| it.target.dtype() == Dtype::Int8 && !it.target.has_skipped(pattern))
         };
         if let Some(pattern) = options.int8_skip.iter().find(is_unmatched) {
-            let problem = format!("--int8-skip {pattern}: no layer of products has a name with this part");
+            let problem = format!("--int8-skip {pattern}: no linear layer has a name that contains this");
             let example = match checkpoints.iter().find(|it| !it.config.is_table()) {
                 None => "the model has none".to_owned(),
                 Some(it) => {
@@ -76,12 +76,10 @@ impl TransformerBackend {
     fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_part: bool) -> Result<Self, LoadError> {
         let Checkpoint { part, config, weights, capabilities, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
-        let target = match config.is_table() {
-            true => Target::open_for_table(options, stored)?,
-            false => Target::open(options, stored)?,
-        };
+        let target =
+            if config.is_table() { Target::open_for_table(options, stored)? } else { Target::open(options, stored)? };
         if is_part && !target.is_cpu() {
-            let problem = "a Router of several models runs on the CPU only, so far: --device cpu";
+            let problem = "a Router with several models runs on the CPU only: use --device cpu";
             return Err(LoadError::Options(problem.to_owned()));
         }
         let target = target.of_part(part);
@@ -104,16 +102,16 @@ impl TransformerBackend {
         Ok(backend)
     }
 
-    /// Errors that int8 makes in the layers of this model.
+    /// Measures the int8 error of each linear layer.
     fn measure_int8(&mut self, checkpoint: &Checkpoint) -> Int8Report {
         let (vocab_size, max_tokens) = (self.info.vocab_size, self.info.capabilities.max_input_length);
         let batch = sensitive::calibration_batch(&checkpoint.tokenizer, vocab_size, max_tokens);
         if batch.ragged.num_sequences() > 0 {
-            // A pass that fails has measured the layers before.
+            // A pass that fails has measured the layers before the failure.
             if let Err(error) =
                 ops::measure_quantization(|| self.try_forward(&batch, None, &mut Yields::new(&mut Uninterrupted)))
             {
-                tracing::warn!("the error of int8 could not be measured in all layers: {error}");
+                tracing::warn!("the int8 error could not be measured in all layers: {error}");
             }
         }
         sensitive::report(&self.transformer)
@@ -124,7 +122,7 @@ impl TransformerBackend {
         let Checkpoint { config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
         if head.pooling().len() > 1 && !target.is_cpu() {
-            let problem = "several pooling modes at once run on the CPU only, so far: --device cpu";
+            let problem = "several pooling modes together run on the CPU only: use --device cpu";
             return Err(LoadError::Options(problem.to_owned()));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
@@ -176,7 +174,7 @@ impl TransformerBackend {
         })
     }
 
-    /// A backend over the same weights with the head of another part; what int8 does to them is told once.
+    /// A backend over the same weights with the head of another sub-model. It has no int8 report, which would repeat the first one.
     fn with_head(&self, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         let head = Head::load(&checkpoint.config, &checkpoint.weights, &checkpoint.head)?;
         let capabilities = Arc::clone(&checkpoint.capabilities);
@@ -217,13 +215,10 @@ impl TransformerBackend {
             }
             _ => self.try_forward(batch, plan, yields),
         };
-        answers.map_err(|error| match yields.is_stopped() {
-            true => BackendError::Stopped(Stopped),
-            false => self.failed(&error),
-        })
+        answers.map_err(|error| if yields.is_stopped() { BackendError::Stopped(Stopped) } else { self.failed(&error) })
     }
 
-    /// Most rows that go through the model together, where its sequences share nothing; a GPU takes all.
+    /// Maximum rows that go through the model together if its sequences share nothing; `None` on a GPU, which takes all.
     fn part_rows(&self) -> Option<usize> {
         (self.layouts.mask == MaskConfig::Full && self.target.is_cpu()).then_some(PART_ROWS)
     }
@@ -261,12 +256,13 @@ impl TransformerBackend {
         self.head.answer(&hidden, &pooled, &layout, batch, yields)
     }
 
-    /// Turns a failure into an error of the batch, or of the device; if memory ran out, frees the buffers for later batches.
+    /// The error of the batch or of the device for a failure. Frees the buffers for later batches if memory ran out.
     fn failed(&mut self, error: &candle_core::Error) -> BackendError {
         if !ops::is_out_of_memory(error) {
-            return match self.target.is_lost() {
-                true => BackendError::DeviceLost(error.to_string()),
-                false => BackendError::Compute(error.to_string()),
+            return if self.target.is_lost() {
+                BackendError::DeviceLost(error.to_string())
+            } else {
+                BackendError::Compute(error.to_string())
             };
         }
         match self.transformer.release_buffers() {
@@ -292,10 +288,7 @@ impl Backend for TransformerBackend {
     }
 
     fn needed_bytes(&self, limits: BatchLimits) -> usize {
-        match self.target.is_cpu() {
-            true => 0,
-            false => self.footprint.bytes(limits.max_tokens, limits.max_ragged_tokens),
-        }
+        if self.target.is_cpu() { 0 } else { self.footprint.bytes(limits.max_tokens, limits.max_ragged_tokens) }
     }
 
     fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
@@ -319,9 +312,10 @@ impl Backend for TransformerBackend {
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
         let BatchLimits { max_tokens, max_ragged_tokens } = limits;
-        let rows = match self.target.is_cpu() {
-            true => self.footprint.largest(self.max_reserved, max_tokens, max_ragged_tokens),
-            false => max_tokens,
+        let rows = if self.target.is_cpu() {
+            self.footprint.largest(self.max_reserved, max_tokens, max_ragged_tokens)
+        } else {
+            max_tokens
         };
         let longest = self.info.capabilities.max_input_length;
         let rows = self.part_rows().map_or(rows, |part| rows.min(part.max(longest)));

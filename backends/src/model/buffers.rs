@@ -1,5 +1,5 @@
-//! Buffers of a forward pass: the one description of their sizes and lifetimes. Allocation and the estimate of memory read
-//! it here, and the table in docs/architecture.md is compared with it.
+//! Buffers of a forward pass: the single description of their sizes and lifetimes. Allocation and the memory estimate use it, and a test
+//! compares the table in docs/architecture.md with it.
 
 use crate::config::{AdaptersConfig, Placement, TransformerConfig};
 use crate::ops::{Buffer, Target, Yields};
@@ -8,13 +8,13 @@ use candle_core::{DType, Result, Tensor};
 /// A buffer by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
-    /// The embeddings, where their width is not that of the residual stream.
+    /// The embeddings, if their width differs from the residual stream.
     Embedded,
     /// The residual stream.
     Residual,
     /// The residual stream of the output rows.
     OutputResidual,
-    /// Rows after a norm, the input of a product.
+    /// Rows after a norm, the input of a linear layer.
     Normed,
     /// Queries, keys and values of a layer; in the last layer keys and values if output rows are selected.
     Qkv,
@@ -26,11 +26,11 @@ pub(super) enum Name {
     Attended,
     /// Output of attention in ragged space.
     RaggedAttended,
-    /// The gate's and the up projection, where there is a gate; the up projection alone, where adapters change it.
+    /// The gate and up projections of a gated block; the up projection of a plain block with LoRA adapters.
     GateUp,
     /// Activations of the feed-forward block.
     Activated,
-    /// A block's output before its norm, where blocks have one there.
+    /// A block's output before its norm, in models with norms around blocks.
     BlockOutput,
     /// A router's scores of all experts.
     RouterScores,
@@ -38,13 +38,13 @@ pub(super) enum Name {
     ExpertRows,
     /// States of an expert's rows.
     ExpertInput,
-    /// Its output for them.
+    /// The expert's output for its rows.
     ExpertOutput,
     /// The weighted sum of the experts' outputs.
     ExpertSum,
-    /// Products with the first factors of all adapters.
+    /// Products with `lora_a` of all adapters.
     AdapterColumns,
-    /// The same, of each row's own adapter alone.
+    /// The products with `lora_a` of each row's own adapter; the other columns are 0.
     OwnColumns,
     /// Final states after the last norm.
     Hidden,
@@ -55,26 +55,26 @@ pub(super) enum Name {
 /// Width of a buffer's rows.
 #[derive(Debug, Clone, Copy)]
 enum Width {
-    /// That of the tables of embeddings, or 0 if it is the residual stream's.
+    /// Width of the embedding tables, or 0 if it equals the residual stream's.
     Embedding,
     Hidden,
-    /// That of the residual stream, or 0 if no output of a block has a norm.
+    /// Width of the residual stream, or 0 if no block's output has a norm.
     NormedOutput,
-    /// That of the residual stream, or 0 if no layer has experts.
+    /// Width of the residual stream, or 0 if no layer has experts.
     Expert,
-    /// The experts, or 0 if no layer has some.
+    /// Number of experts, or 0 if no layer has any.
     Experts,
-    /// Three words for each expert: a place in its list, the weight there, and a share of the lengths of the lists.
+    /// Three words for each expert: an entry of its list, the weight there, and a share of the lengths of the lists.
     ExpertLists,
-    /// First factors of all adapters, or 0 if there are none.
+    /// Rows of `lora_a` of all adapters, or 0 if there are none.
     Adapters,
-    /// That of the final states.
+    /// Width of the final states.
     Output,
     /// All query heads.
     Q,
     /// All query, key and value heads.
     Qkv,
-    /// Twice the width of the feed-forward block if it is gated; its width if it has adapters, else 0.
+    /// Twice the width of a gated feed-forward block; the width of a plain block with adapters; else 0.
     GateUp,
     Intermediate,
 }
@@ -100,7 +100,7 @@ enum Lifetime {
     Attention,
     /// Attention of one layer in mode `ragged`; one row per token.
     RaggedAttention,
-    /// A product; one row per row of a block.
+    /// A linear layer; one row per row of a block.
     Block,
 }
 
@@ -211,7 +211,7 @@ impl Sizes {
     }
 }
 
-/// Memory that forward passes write to; kept for the next pass, it grows to the largest batch.
+/// Memory that forward passes write to. It is kept for the next pass and grows to the largest batch.
 #[derive(Debug)]
 pub(super) struct Buffers {
     sizes: Sizes,
@@ -232,7 +232,7 @@ impl Buffers {
     }
 
     /// Allocates and touches all buffers for batches of `computed` rows and `ragged` tokens (0 unless attention runs in ragged
-    /// space), whose products have `block` rows.
+    /// space), whose linear layers run on `block` rows at a time.
     ///
     /// # Errors
     /// The device has no memory.
@@ -251,7 +251,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// `rows` rows of a buffer; their content is what was written last.
+    /// `rows` rows of a buffer, with the values written last.
     ///
     /// # Errors
     /// The device has no memory.
@@ -260,7 +260,7 @@ impl Buffers {
         self.buffers[name as usize].view(rows, width)
     }
 
-    /// The same, of fewer columns than the buffer has.
+    /// `rows` rows of the first `columns` values of a buffer.
     ///
     /// # Errors
     /// The device has no memory, or `columns` is more than the buffer's width.
@@ -280,7 +280,7 @@ pub(super) struct Workspace<'a, 'y> {
     pub(super) yields: &'a mut Yields<'y>,
 }
 
-/// Bytes per row of all buffers together, by the kind of row.
+/// Bytes per row of all buffers together, by kind of row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RowBytes {
     /// For each computed row.

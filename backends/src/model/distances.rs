@@ -1,4 +1,4 @@
-//! Embeddings of distances, projected for each layer when a model is loaded.
+//! Relative position embeddings, projected for each layer when a model is loaded.
 
 use super::loader::{Loader, load_linear};
 use crate::config::tensors::slices;
@@ -15,13 +15,13 @@ type Result<T> = std::result::Result<T, LoadError>;
 /// The table of all layers.
 pub(super) struct Distances {
     config: DisentangledConfig,
-    /// `[rows, hidden_size]`, normalised where the model does so.
+    /// `[rows, hidden_size]`, normalised if the model does so.
     table: Tensor,
     rows: Arc<PositionRows>,
 }
 
 impl Distances {
-    /// The table for sequences of up to `positions` tokens; none where scores do not know distances in this way.
+    /// The table for sequences of up to `positions` tokens; `None` in models without disentangled attention.
     pub(super) fn load(loader: &Loader<'_>, positions: usize) -> Result<Option<Self>> {
         let PositionsConfig::Disentangled(config) = loader.config.positions else { return Ok(None) };
         let (names, hidden, target) = (&loader.config.names, loader.config.hidden_size, Target::cpu(Dtype::Float32));
@@ -40,19 +40,17 @@ impl Distances {
         Ok(Some(Self { config, table, rows: Arc::new(PositionRows::new(rows, loader.target)?) }))
     }
 
-    /// The table as keys and as queries of a layer.
+    /// The table projected to the keys and queries of a layer.
     pub(super) fn of_layer(&self, loader: &Loader<'_>) -> Result<Arc<RelativePositions>> {
         let names = &loader.config.names;
-        let [key, query] = match self.config.shared {
-            true => [names.k, names.q],
-            false => [names.position_key, names.position_query],
-        };
+        let [key, query] =
+            if self.config.shared { [names.k, names.q] } else { [names.position_key, names.position_query] };
         let projected = |is_used: bool, name: &str| is_used.then(|| self.project(loader, name)).transpose();
         let tables = [projected(self.config.by_query, key)?, projected(self.config.by_key, query)?];
         Ok(Arc::new(RelativePositions::new(tables, Arc::clone(&self.rows), loader.target)?))
     }
 
-    /// The table through a projection of the layer, row by row; in float32 on the CPU, whatever the type of the weights.
+    /// The table projected by a linear layer, in float32 on the CPU for any type of weights.
     fn project(&self, loader: &Loader<'_>, name: &str) -> Result<Tensor> {
         let (width, hidden) = (loader.config.attention.q_width(), loader.config.hidden_size);
         let parts = slices(&loader.prefix, &[(name, width)]);

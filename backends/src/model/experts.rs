@@ -1,10 +1,10 @@
-//! Experts in the place of a feed-forward block, computed sparsely: the rows of each expert are gathered, and no expert sees others.
+//! Experts instead of a feed-forward block, computed sparsely: each expert runs only on its own rows, which are gathered.
 //!
 //! A row's result is the sum over its experts in the order of their numbers, so that it does not depend on the other rows.
 //!
-//! The device of the rows lists and counts them, and the lists stay there. The host must know the counts to size the products (cuBLAS
-//! takes dimensions from the host), so it waits for them once in each block of rows: one word for each expert. That takes a round trip
-//! in each such layer; the alternatives are all experts for all rows, or products of prefold's own that read their sizes on the device.
+//! The device lists and counts the rows, and the lists stay there. cuBLAS takes the sizes of products from the host, so the host waits for
+//! the counts once in each block of rows: one word for each expert, and a round trip in each such layer. The alternatives are all experts
+//! for all rows, or own products that read their sizes on the device.
 
 use super::buffers::{Name, Workspace};
 use super::feed_forward::Experts;
@@ -12,14 +12,14 @@ use crate::ops::{self, ExpertRows, Store};
 use candle_core::{Result, Tensor};
 
 impl Experts {
-    /// Adds the block's output for the rows `x` to `residual`, which the router scores: the same rows, not rounded.
+    /// Adds the block's output for the rows `x` to `residual`, the same rows without rounding, which the router scores.
     pub(super) fn forward(&self, space: &mut Workspace<'_, '_>, x: &Tensor, residual: &Tensor) -> Result<()> {
         let Workspace { buffers, yields } = space;
         let rows = x.dim(0)?;
         let scores = buffers.rows(Name::RouterScores, rows)?;
         self.router.forward(residual, &scores, Store::Overwrite, yields)?;
         let listed = ExpertRows::route(&scores, self.top, &buffers.rows(Name::ExpertRows, rows)?, yields)?;
-        // Not the residual stream itself, which may be what the next expert's rows are gathered from.
+        // Summed apart from the residual stream, from which the next expert's rows may be gathered.
         let sum = buffers.rows(Name::ExpertSum, rows)?;
         ops::fill_rows(&sum, &self.bias, yields)?;
         for (index, (expert, count)) in self.experts.iter().zip(listed.counts()?).enumerate() {

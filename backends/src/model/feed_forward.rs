@@ -17,7 +17,7 @@ pub(super) struct FeedForward {
     pub(super) block: Block,
 }
 
-/// What a feed-forward block computes.
+/// Computation of a feed-forward block.
 #[derive(Debug)]
 pub(super) enum Block {
     Dense(Dense),
@@ -26,7 +26,7 @@ pub(super) enum Block {
 
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// The up projection; gate and up in one matrix, in this order, where there is a gate.
+    /// The up projection; with a gate, gate and up in one matrix, in this order.
     pub(super) input: Projection,
     pub(super) gated: bool,
     pub(super) activation: Activation,
@@ -45,7 +45,7 @@ pub(super) struct Experts {
     pub(super) bias: Vector,
 }
 
-/// One expert: two products with an activation between them.
+/// One expert: two linear layers with an activation between them.
 #[derive(Debug)]
 pub(super) struct Expert {
     pub(super) up: Linear,
@@ -90,14 +90,14 @@ impl Experts {
         let dtype = loader.target.dtype_of([up.as_str(), down.as_str()].into_iter());
         let matrix = |name: &str| {
             let shape = [config.count * width, hidden];
-            // Checked before memory is allocated: the files bound the sizes that a config claims.
+            // Before memory is allocated, so that the files bound the sizes in the config.
             loader.weights.check(name, &shape)?;
             loader.weights.matrix(dtype, name, shape)
         };
         let (ups, downs) = (matrix(&up)?, matrix(&down)?);
         let expert = |index: usize| {
             let rows = |all: &Tensor| all.narrow(0, index * width, width);
-            // The second matrix is stored with a row for each value between the two.
+            // The down matrix is stored transposed, `[intermediate, hidden]`.
             let (first, second) = (rows(&ups)?, rows(&downs)?.t()?.contiguous()?);
             let load = |name: &str, shape, matrix| {
                 let name = format!("{name}.{index}");

@@ -1,17 +1,17 @@
-//! Estimate of the memory of a forward pass, the weights not included.
+//! Estimate of the memory of a forward pass, without the weights.
 
 use super::buffers::RowBytes;
 use crate::config::TransformerConfig;
 use crate::ops::Target;
 use crate::options::AttentionMode;
 
-/// Bytes in addition on a GPU, for workspaces of libraries, the driver and the rounding of allocations.
+/// Additional bytes on a GPU for workspaces of libraries, the driver and the rounding of allocations.
 const RESERVE: usize = 512 << 20;
 
-/// The same on a further stream of a GPU, whose workspace is allocated with it.
+/// Additional bytes on each further stream of a GPU, for its workspace.
 const RESERVE_OF_STREAM: usize = 16 << 20;
 
-/// Bytes of the indices of a computed row, and of a row in ragged space; an upper bound.
+/// Upper bound on the bytes of the indices of a computed row, and of a row in ragged space.
 const INDEX_BYTES: usize = 64;
 
 /// Bytes of a forward pass by the kind of row. The worst case counts: a batch whose answers need the final state of every
@@ -22,10 +22,10 @@ pub(crate) struct Footprint {
     row: usize,
     /// For each row in ragged space: the tokens of all sequences, repeated ones included.
     ragged_row: usize,
-    /// For each row of a block that passes the feed-forward block together.
+    /// For each row of a block of rows.
     block_row: usize,
     row_block: usize,
-    /// Whatever the batch.
+    /// For any batch.
     fixed: usize,
 }
 

@@ -19,13 +19,13 @@ pub(super) struct Head {
     pooling: Vec<Pooling>,
     /// Applied in order; empty for a plain embedding.
     layers: Vec<HeadLayer>,
-    /// Behind them, by the task of a text; none in most models.
+    /// Layers after them, chosen by the task of a text; empty in most models.
     routes: Vec<Vec<HeadLayer>>,
-    /// Index of the route of texts by the number of their task, first that of texts without one.
+    /// `route_of[task]` is an index into `routes`; task 0 is no task.
     route_of: Vec<usize>,
     /// The layers are applied to the states of all tokens.
     of_tokens: bool,
-    /// So they are, and their outputs are pooled.
+    /// The layers are applied to the states of all tokens, and their outputs are pooled.
     late: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Head {
 struct HeadLayer {
     linear: Linear,
     activation: HeadActivation,
-    /// Behind the activation.
+    /// After the activation.
     norm: Option<Norm>,
 }
 
@@ -65,13 +65,13 @@ impl Head {
             }
             HeadSource::TokenClassifier { num_labels } => {
                 let layers = classifier_layers(config, weights, config.classifier.of_tokens, *num_labels)?;
-                // The states of all tokens are asked for.
+                // The pooling is not used: a token classifier answers from the states of all tokens.
                 Ok(Self { of_tokens: true, ..Self::plain(vec![Pooling::Cls], layers) })
             }
         }
     }
 
-    /// A head of pooled states without routes.
+    /// A head without routes that is applied to pooled states.
     fn plain(pooling: Vec<Pooling>, layers: Vec<HeadLayer>) -> Self {
         Self { pooling, layers, routes: vec![], route_of: vec![], of_tokens: false, late: false }
     }
@@ -89,17 +89,16 @@ impl Head {
         batch: &Batch,
         yields: &mut Yields<'_>,
     ) -> Result<Vec<Output>> {
-        // A classifier of tokens has nothing to say of a whole sequence.
-        let (hidden, answers) = match self.of_tokens {
-            true => (apply(&self.layers, hidden, yields)?, pooled.clone()),
-            false => {
-                let answers = if self.late {
-                    pool(&layout.pool, &apply(&self.layers, hidden, yields)?, yields)?
-                } else {
-                    apply(&self.layers, pooled, yields)?
-                };
-                (hidden.clone(), self.route(answers, batch.ragged.tasks(), yields)?)
-            }
+        // A token classifier has no answer for a whole sequence.
+        let (hidden, answers) = if self.of_tokens {
+            (apply(&self.layers, hidden, yields)?, pooled.clone())
+        } else {
+            let answers = if self.late {
+                pool(&layout.pool, &apply(&self.layers, hidden, yields)?, yields)?
+            } else {
+                apply(&self.layers, pooled, yields)?
+            };
+            (hidden.clone(), self.route(answers, batch.ragged.tasks(), yields)?)
         };
         let dim = hidden.dim(1)?;
         let width = answers.dim(1)?;
@@ -114,13 +113,16 @@ impl Head {
             };
             batch.wanted.iter().enumerate().map(output).collect()
         };
-        ops::on_host(&answers, |answers| match batch.wanted.contains(&Wanted::Tokens) {
-            true => ops::on_host(&hidden, |hidden| outputs(answers, hidden))?,
-            false => outputs(answers, &[]),
+        ops::on_host(&answers, |answers| {
+            if batch.wanted.contains(&Wanted::Tokens) {
+                ops::on_host(&hidden, |hidden| outputs(answers, hidden))?
+            } else {
+                outputs(answers, &[])
+            }
         })?
     }
 
-    /// The answers of texts of different tasks through the layers of their routes, a route after another.
+    /// Runs the answers through the layers of their tasks' routes, one route after the other.
     fn route(&self, answers: Tensor, tasks: &[TaskId], yields: &mut Yields<'_>) -> Result<Tensor> {
         if self.routes.is_empty() {
             return Ok(answers);
@@ -136,7 +138,7 @@ impl Head {
             }
             let x: Vec<f32> = rows.iter().flat_map(|row| &values[row * width..][..width]).copied().collect();
             let routed = apply(layers, &Tensor::from_vec(x, (rows.len(), width), &Device::Cpu)?, yields)?;
-            // The same of all routes.
+            // The same for all routes.
             out_width = routed.dim(1)?;
             out.resize(tasks.len() * out_width, 0.0);
             ops::on_host(&routed, |routed| {
@@ -149,14 +151,14 @@ impl Head {
     }
 }
 
-/// The pooled logits of each sequence, of those of all tokens.
+/// Pools the logits of each sequence's tokens.
 fn pool(pool: &Pool, logits: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
     let pooled = Tensor::zeros((pool.len(), logits.dim(1)?), candle_core::DType::F32, &Device::Cpu)?;
     pool.forward(logits, &pooled, yields)?;
     Ok(pooled)
 }
 
-/// Rows one after another.
+/// Concatenates rows.
 fn copy<'a>(rows: impl Iterator<Item = &'a [f32]>, dim: usize, yields: &mut Yields<'_>) -> Result<Vec<f32>> {
     let mut data = Vec::with_capacity(rows.size_hint().0 * dim);
     for (index, row) in rows.enumerate() {
@@ -168,7 +170,7 @@ fn copy<'a>(rows: impl Iterator<Item = &'a [f32]>, dim: usize, yields: &mut Yiel
     Ok(data)
 }
 
-/// States through layers, on the host if there are any, by blocks of rows.
+/// Runs states through layers on the host, in blocks of rows; without layers they stay where they are.
 fn apply(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
     let (rows, width) = states.dims2()?;
     if layers.is_empty() || rows == 0 {

@@ -25,16 +25,16 @@ use std::ops::Range;
 pub(super) struct Layout {
     /// `[rows]`, `u32`
     pub(super) input_ids: Tensor,
-    /// `[rows]`, `u32`: positions, or rows of the table of learned ones.
+    /// `[rows]`, `u32`: positions, or rows of the table of learned positions.
     pub(super) position_ids: Tensor,
-    /// `[rows]`, `u32`, where the model has types: rows of their table.
+    /// `[rows]`, `u32`: rows of the token type embeddings, in models that have them.
     pub(super) token_type_ids: Option<Tensor>,
-    /// Present if the model has adapters and the batch asks for some.
+    /// Present if the model has LoRA adapters and the batch uses some.
     adapters: Option<RowAdapters>,
     pub(super) pages: Pages,
     /// Present if attention runs in ragged space over a compacted batch.
     pub(super) expansion: Option<Expansion>,
-    /// The rows whose final state is needed; all rows if absent.
+    /// The rows whose final state is needed; `None` for all rows.
     pub(super) outputs: Option<OutputRows>,
     /// The final states that are pooled, by sequence.
     pub(super) pool: Pool,
@@ -57,7 +57,7 @@ pub(super) struct OutputRows {
     pub(super) index: Tensor,
     /// `[outputs]`
     pub(super) position_ids: Tensor,
-    /// A span of one query for each.
+    /// A span of one query for each output row.
     pub(super) pages: Pages,
     adapters: Option<RowAdapters>,
 }
@@ -75,23 +75,23 @@ pub(super) struct LayoutBuilder {
     pub(super) mode: AttentionMode,
     pub(super) pooling: Vec<Pooling>,
     pub(super) mask: MaskConfig,
-    /// The table of positions, where they are learned.
+    /// The table of learned positions, in models that have one.
     pub(super) positions: Option<LearnedPositions>,
-    /// Types of tokens that the model has.
+    /// Number of token types of the model.
     pub(super) token_types: usize,
-    /// Words that a model with adapters has. Of other models a sequence's adapter is a matter of the head.
+    /// Vocabulary size of a model with LoRA adapters. In other models only the head uses a sequence's task.
     pub(super) adapted_words: Option<usize>,
     /// A token whose states are not pooled.
     pub(super) unpooled: Option<u32>,
     pub(super) qkv: QkvLayout,
-    /// Scores know embeddings of distances.
+    /// The model has relative position embeddings.
     pub(super) has_distances: bool,
     pub(super) target: Target,
     pub(super) uploader: Uploader,
 }
 
 impl LayoutBuilder {
-    /// Another builder of the same layouts, which uploads on `target`'s stream.
+    /// A builder of the same layouts that uploads on `target`'s stream.
     ///
     /// # Errors
     /// The device has no memory.
@@ -187,7 +187,7 @@ impl LayoutBuilder {
 }
 
 impl LayoutBuilder {
-    /// The positions of the rows, or their rows of the table of learned ones, whose models have no plan.
+    /// The positions of the rows, or their rows in the table of learned positions (such models have no plan).
     fn position_ids<'a>(&self, ragged: &RaggedBatch, position_ids: &'a [u32]) -> Cow<'a, [u32]> {
         let Some(positions) = self.positions else { return Cow::Borrowed(position_ids) };
         let mut rows = Vec::with_capacity(ragged.total_tokens());
@@ -204,7 +204,7 @@ fn token_types(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> V
     given.map_or_else(|| vec![0; rows], <[u32]>::to_vec)
 }
 
-/// The adapter of each row; `None` where no sequence has one.
+/// The adapter of each row; `None` if no sequence has one.
 fn adapters(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Option<Vec<u8>> {
     let of_sequence = ragged.tasks();
     if of_sequence.iter().all(|&adapter| adapter == TaskId::default()) {
@@ -220,7 +220,7 @@ fn adapters(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Opti
     Some(of_row)
 }
 
-/// The adapters of some rows on their way to the device.
+/// The adapters of some rows, packed for the upload to the device.
 struct PackedAdapters {
     own: Slot,
     words: Slot,
@@ -228,7 +228,7 @@ struct PackedAdapters {
 }
 
 impl PackedAdapters {
-    /// From the adapter and the word of each row.
+    /// Packs the adapter and the token id of each row.
     fn new(rows: impl Iterator<Item = (u8, u32)> + Clone, vocab_size: usize, pack: &mut IndexPack) -> Self {
         let own: Vec<u32> = rows.clone().map(|(adapter, _)| u32::from(adapter.saturating_sub(1))).collect();
         let words: Vec<u32> =
@@ -288,7 +288,7 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// Computed rows of the sequences' tokens.
+/// Map from the sequences' tokens to computed rows.
 #[derive(Debug)]
 struct RowMap {
     /// Ragged row to computed row; `None` if they are the same.
@@ -311,7 +311,7 @@ impl RowMap {
         self.cu_seqlens.windows(2).map(|ends| (ends[0], ends[1] - ends[0]))
     }
 
-    /// The pooled rows of the sequences, in the order of rows; `None` if some answer needs more rows.
+    /// The pooled rows of the sequences, in the order of rows; `None` if all rows are needed.
     fn output_spans(&self, batch: &Batch, pooling: &[Pooling], rows: usize) -> Option<Vec<QuerySpan>> {
         if !pooling.iter().copied().all(pooling::is_single) || batch.wanted.contains(&Wanted::Tokens) {
             return None;
@@ -328,11 +328,11 @@ impl RowMap {
         (spans.len() < rows).then_some(spans)
     }
 
-    /// The pooled states of each sequence, as rows of the final states; `outputs` are those that are computed, `is_pooled` says it
-    /// of a ragged row.
+    /// The pooled states of each sequence, as rows of the final states. `outputs` are the rows with a final state; `is_pooled` tells
+    /// whether a ragged row is pooled.
     fn pool(&self, pooling: &[Pooling], outputs: Option<&[u32]>, is_pooled: impl Fn(u32) -> bool) -> Pool {
         let state = |row: u32| match outputs {
-            // `Pool` refuses a row that is not there.
+            // `Pool` refuses a missing row.
             Some(outputs) => outputs.binary_search(&row).map_or(u32::MAX, |index| index as u32),
             None => row,
         };

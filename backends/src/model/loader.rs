@@ -14,22 +14,22 @@ type Result<T> = std::result::Result<T, LoadError>;
 /// Norms of a block.
 #[derive(Debug)]
 pub(super) struct Norms {
-    /// Of the block's input.
+    /// Norm of the block's input.
     pub(super) input: Option<Norm>,
-    /// Of the block's output, before it is added to the input.
+    /// Norm of the block's output, before it is added to the input.
     pub(super) output: Option<Norm>,
-    /// Of the sum of the two.
+    /// Norm of the sum of input and output.
     pub(super) sum: Option<Norm>,
 }
 
-/// Loads the tensors of one layer, or those outside of the layers.
+/// Loads the tensors of one layer, or the tensors outside the layers.
 pub(super) struct Loader<'a> {
     pub(super) config: &'a TransformerConfig,
     pub(super) weights: &'a Weights,
     pub(super) target: &'a Target,
     pub(super) bias: Option<&'a Arc<ScoreBias>>,
     pub(super) rotary: Option<&'a Arc<Rotary>>,
-    /// Before every name.
+    /// Prefix of every name.
     pub(super) prefix: String,
     pub(super) index: usize,
 }
@@ -57,7 +57,7 @@ impl Loader<'_> {
         })
     }
 
-    /// The norms of a block: `name` of its input or of the sum, `output` of its output.
+    /// The norms of a block. `name` is the norm of its input or of the sum, `output` the norm of its output.
     pub(super) fn norms(&self, name: &str, output: &str) -> Result<Norms> {
         let norm = |name: &str| self.norm(name, self.config.hidden_size).map(Some);
         Ok(match self.config.norm.placement {
@@ -79,7 +79,7 @@ impl Loader<'_> {
         let shape = [rows, self.config.embeddings.size];
         let name = format!("{}{name}.weight", self.prefix);
         if self.target.dtype() == Dtype::Int8 {
-            // Checked before memory is allocated: the files bound the sizes that a config claims.
+            // Before memory is allocated, so that the files bound the sizes in the config.
             self.weights.check(&name, &shape)?;
             return Table::quantize(shape, |rows| self.weights.f32_rows(&name, shape, rows));
         }
@@ -88,16 +88,17 @@ impl Loader<'_> {
     }
 }
 
-/// The rows of a file's matrix as the layer has them.
+/// The rows of a file's matrix in the order of the layer.
 fn in_order(part: &MatrixSlice, matrix: Tensor) -> Result<Vec<Tensor>> {
     let half = part.rows / 2;
-    Ok(match part.swapped {
-        true => vec![matrix.narrow(0, half, part.rows - half)?, matrix.narrow(0, 0, half)?],
-        false => vec![matrix],
+    Ok(if part.swapped {
+        vec![matrix.narrow(0, half, part.rows - half)?, matrix.narrow(0, 0, half)?]
+    } else {
+        vec![matrix]
     })
 }
 
-/// Packs `[rows, in_features]` matrices one below the other, with their biases if `bias` says so.
+/// Packs `[rows, in_features]` matrices one below the other, with their biases if `bias` is true.
 pub(super) fn load_linear(
     weights: &Weights,
     target: &Target,
@@ -105,7 +106,7 @@ pub(super) fn load_linear(
     in_features: usize,
     bias: bool,
 ) -> Result<Linear> {
-    // Checked before memory is allocated: the files bound the sizes that a config claims.
+    // Before memory is allocated, so that the files bound the sizes in the config.
     for part in parts {
         weights.check(&format!("{}.weight", part.name), &[part.rows, in_features])?;
     }

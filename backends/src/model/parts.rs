@@ -1,12 +1,12 @@
 //! Parts of a batch that go through the whole model one after another.
 //!
-//! Where no sequence has anything in common with another, nothing is gained by taking all through a layer together: a part that
-//! fills the cores' caches is as fast, and memory is needed for a part instead of a batch.
+//! If sequences share nothing, running all of them through a layer together gains nothing: a part that fills the cores' caches is as fast,
+//! and needs memory for a part instead of a batch.
 
 use std::ops::Range;
 
-/// Splits the sequences of a batch into neighbouring parts of at most `max_rows` rows each, as equal as they come; a longer sequence
-/// is a part of its own.
+/// Splits the sequences of a batch into neighbouring parts of at most `max_rows` rows each and about equal size. A longer sequence is a part
+/// of its own.
 pub(super) fn parts(cu_seqlens: &[u32], max_rows: usize) -> Vec<Range<usize>> {
     let rows = |sequences: &Range<usize>| (cu_seqlens[sequences.end] - cu_seqlens[sequences.start]) as usize;
     let count = cu_seqlens.len().saturating_sub(1);

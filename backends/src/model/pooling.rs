@@ -1,4 +1,4 @@
-//! Pooling: the states of a sequence that its pooled state is made of.
+//! Pooling: the positions whose states are pooled, and the function that pools them.
 //!
 //! This is the one description; [`ops::Pool`](crate::ops::Pool) executes it on every device.
 
@@ -15,7 +15,7 @@ pub(super) fn positions(pooling: Pooling, len: u32) -> Range<u32> {
     }
 }
 
-/// Tells if one state of a sequence is enough.
+/// `true` if one state of a sequence is enough.
 pub(super) fn is_single(pooling: Pooling) -> bool {
     match pooling {
         Pooling::Cls | Pooling::LastToken => true,

@@ -1,4 +1,4 @@
-//! Backends over the same weights: replicas, those that interrupt them, and those of other modes.
+//! Backends over the same weights: replicas, their interrupting backends, and backends in other modes.
 
 use super::backend::{MAX_RESERVED, TransformerBackend, attention_name};
 use super::footprint::Footprint;
@@ -10,7 +10,7 @@ use prefold_core::ModelInfo;
 use prefold_kernels::ThreadPool;
 use std::sync::Arc;
 
-/// A backend of a part of a model, and those for what is due and for what is urgent that run at its yield points.
+/// A backend of a sub-model, and the two backends, for due and for urgent batches, that run at its yield points.
 #[derive(Debug)]
 pub(crate) struct WithInterrupting<B> {
     pub(crate) backend: B,
@@ -18,8 +18,8 @@ pub(crate) struct WithInterrupting<B> {
 }
 
 impl TransformerBackend {
-    /// Backends over the same weights, one on each team of threads, with buffers of its own, and those that interrupt it: on a GPU, on
-    /// streams of higher priority. One on the caller's threads where there are no teams.
+    /// Backends over the same weights, one on each team of threads or a single one on the caller's threads, each with its own buffers and
+    /// interrupting backends, which run on streams of higher priority on a GPU.
     pub(crate) fn replicate(self, teams: &[Arc<ThreadPool>]) -> Result<Vec<WithInterrupting<Self>>, LoadError> {
         let teams: Vec<_> = match teams {
             [] => vec![None],
@@ -30,7 +30,7 @@ impl TransformerBackend {
         let with_interrupting = |&team: &Option<_>| {
             // Interrupting batches are small: half of the memory is for the others.
             let replica = |target, share| self.replica(mode, target, team, share * teams.len());
-            // candle-flash-attn has one stream.
+            // candle-flash-attn uses one stream.
             if cfg!(feature = "flash-attn") && !self.target.is_cpu() {
                 return Ok(WithInterrupting { backend: replica(&self.target, 1)?, interrupting: None });
             }
@@ -41,14 +41,14 @@ impl TransformerBackend {
         teams.iter().map(with_interrupting).collect()
     }
 
-    /// Backends over the same weights, one for each mode, with buffers of its own.
+    /// Backends over the same weights, one for each mode, with their own buffers.
     pub(crate) fn in_modes(self, modes: &[AttentionMode]) -> Result<Vec<WithInterrupting<Self>>, LoadError> {
         let alone = |backend| WithInterrupting { backend, interrupting: None };
         modes.iter().map(|&mode| self.replica(mode, &self.target, None, modes.len()).map(alone)).collect()
     }
 
-    /// Another backend over the weights, on `target`'s stream and a team of threads or those of its caller, with an equal share of the memory
-    /// that `shares` have.
+    /// Another backend over the weights, on `target`'s stream and on a team of threads or its caller's threads. It reserves at most one of
+    /// `shares` equal shares of the memory.
     fn replica(
         &self,
         mode: AttentionMode,

@@ -1,4 +1,4 @@
-//! A model whose texts go through different models by their task.
+//! A model that routes texts to sub-models by their task.
 
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
@@ -7,19 +7,18 @@ use prefold_core::{
 };
 use std::time::{Duration, Instant};
 
-/// Backends of the parts of a model, of which one computes at a time. Sequences that have nothing in common share a batch, so its outputs
-/// are those of its parts.
+/// Backends of the sub-models, one of which computes at a time. Each sequence of a batch is passed to its sub-model.
 #[derive(Debug)]
 pub(crate) struct RoutedBackend {
     parts: Vec<TransformerBackend>,
     part_map: SubModelMap,
     info: ModelInfo,
-    /// Time of each part in the last pass, without what ran at its yield points.
+    /// Time of each sub-model in the last pass, without the batches at its yield points.
     times: Vec<Duration>,
 }
 
 impl RoutedBackend {
-    /// A backend over the first part, which takes the texts without a task, and the others.
+    /// A backend over the first sub-model, which takes the texts without a task, and the others.
     pub(crate) fn new(first: TransformerBackend, others: Vec<TransformerBackend>) -> Self {
         let mut info = first.info().clone();
         let infos = || others.iter().map(Backend::info);
@@ -85,7 +84,7 @@ impl Backend for RoutedBackend {
     }
 }
 
-/// What int8 does to the layers of all parts, which have the parts' folders in their names.
+/// The int8 reports of all sub-models as one; names of layers begin with the sub-model's folder.
 fn joined_reports<'a>(mut reports: impl Iterator<Item = &'a Int8Report>) -> Option<Int8Report> {
     let mut joined = reports.next()?.clone();
     for Int8Report { kept_in_bfloat16, max_error: _, errors } in reports {

@@ -1,18 +1,18 @@
-//! Layers that int8 would hurt: the error of each, measured when a model is loaded.
+//! Linear layers that are too inaccurate in int8, found when a model is loaded.
 //!
-//! Sixteen sentences go through the model in int8. In each layer of products, the change that the quantization of weights and inputs
-//! makes is measured on samples of rows and columns. Layers in which it is large stay in bfloat16. The measure is deterministic and
-//! costs a fraction of the time of loading.
+//! Sixteen sentences go through the model in int8. In each linear layer, the error from quantizing weights and inputs is measured on
+//! samples of rows and columns. Layers with a large error stay in bfloat16. The measurement is deterministic and takes a fraction of the
+//! time of loading.
 
 use super::transformer::Transformer;
 use prefold_core::{Batch, Int8Report, RaggedBatch, TokenSlice, Wanted};
 use tokenizers::Tokenizer;
 
-/// Largest error of a product, relative to it, that is left in int8. Layers of prefold-mini have up to 0.04, of SmolLM2-135M up to 0.08,
-/// of all-MiniLM-L6-v2 up to 0.12, and cosines of their embeddings are above 0.997.
+/// Maximum relative error of a product for a layer to stay in int8. Layers of prefold-mini have up to 0.04, of SmolLM2-135M up to 0.08,
+/// of all-MiniLM-L6-v2 up to 0.12, and the cosines of their embeddings are above 0.997.
 const MAX_ERROR: f64 = 0.2;
 
-/// Most tokens of a sentence.
+/// Maximum tokens of a sentence.
 const MAX_TOKENS: usize = 32;
 
 /// Sentences of several domains and languages.
@@ -35,8 +35,8 @@ const SENTENCES: [&str; 16] = [
     "x^2 + y^2 = r^2 describes a circle around the origin.",
 ];
 
-/// The sentences as a batch that asks for the states of all tokens, so that no layer sees fewer rows; those that the model cannot
-/// take are left out.
+/// The sentences as a batch that asks for the states of all tokens, so that all layers see all rows. Sentences that the model cannot take
+/// are left out.
 pub(super) fn calibration_batch(tokenizer: &Tokenizer, vocab_size: usize, max_tokens: usize) -> Batch {
     let mut batch = Batch { ragged: RaggedBatch::with_capacity(0, 0), wanted: Vec::new() };
     for sentence in SENTENCES {
@@ -53,28 +53,28 @@ pub(super) fn calibration_batch(tokenizer: &Tokenizer, vocab_size: usize, max_to
     batch
 }
 
-/// Logs the layers that stay in bfloat16, and apart from them those whose error has no value.
+/// Logs the layers that stay in bfloat16; layers whose error is not finite have their own message.
 pub(super) fn log(report: &Int8Report) {
     let is_not_finite = |name: &&str| report.errors.iter().any(|(other, error)| other == name && !error.is_finite());
     let kept = report.kept_in_bfloat16.iter().map(String::as_str);
     let (not_finite, others): (Vec<&str>, Vec<&str>) = kept.partition(is_not_finite);
     if !others.is_empty() {
-        tracing::info!(layers = others.join(", "), "kept in bfloat16 (--int8-skip, or int8 would hurt them)");
+        tracing::info!(layers = others.join(", "), "kept in bfloat16 (--int8-skip, or too inaccurate in int8)");
     }
     if !not_finite.is_empty() {
         tracing::warn!(
             layers = not_finite.join(", "),
-            "kept in bfloat16: the error of int8 is not finite (NaN or infinity), as weights or inputs of these layers are not"
+            "kept in bfloat16: the int8 error is not finite (NaN or infinity), because weights or inputs of these layers are not"
         );
     }
 }
 
-/// The layers that have been measured, those that are to stay in bfloat16 first.
+/// The error of each measured layer, and the layers that are to stay in bfloat16.
 pub(super) fn report(transformer: &Transformer) -> Int8Report {
     let mut errors: Vec<(String, f64)> =
         transformer.quantization_errors().map(|(name, error)| (name.to_owned(), error)).collect();
     errors.sort_by(|a, b| b.1.total_cmp(&a.1));
-    // An error that is not a number is not known to be small.
+    // An error that is NaN is not known to be small.
     let kept =
         errors.iter().filter(|(_, error)| *error > MAX_ERROR || error.is_nan()).map(|(name, _)| name.clone()).collect();
     Int8Report { kept_in_bfloat16: kept, max_error: MAX_ERROR, errors }

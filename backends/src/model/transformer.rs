@@ -31,7 +31,7 @@ pub(super) struct Transformer {
 }
 
 impl Transformer {
-    /// Packs the weights for the device, for sequences of up to `positions` tokens.
+    /// Packs the weights for the device. Sequences have up to `positions` tokens.
     pub(super) fn load(
         config: &TransformerConfig,
         weights: &Weights,
@@ -46,12 +46,12 @@ impl Transformer {
         })
     }
 
-    /// Names of the layers of products in int8 and the error that was measured in each.
+    /// Names of the linear layers in int8, with the measured error of each.
     pub(super) fn quantization_errors(&self) -> impl Iterator<Item = (&str, f64)> {
         self.weights.linears().filter_map(Linear::quantization_error)
     }
 
-    /// Names of the layers of products in bfloat16 of a model in int8.
+    /// Names of the linear layers that stay in bfloat16 in a model in int8.
     pub(super) fn kept_in_bfloat16(&self) -> impl Iterator<Item = &str> {
         self.weights.linears().filter_map(Linear::kept_in_bfloat16)
     }
@@ -73,7 +73,7 @@ impl Transformer {
         &self.config
     }
 
-    /// `true` for transformers over the same memory.
+    /// `true` if both transformers use the same copy of the weights.
     #[cfg(test)]
     pub(super) fn shares_weights(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.weights, &other.weights)
@@ -105,7 +105,7 @@ impl Transformer {
     }
 }
 
-/// One forward pass. Between two of its operations there is a yield point.
+/// One forward pass, with a yield point before each operation.
 struct Pass<'a, 'y> {
     weights: &'a TransformerWeights,
     space: Workspace<'a, 'y>,
@@ -143,7 +143,7 @@ impl Pass<'_, '_> {
         Ok(hidden)
     }
 
-    /// The sum of the embeddings of each token, normalised and projected where the model does so.
+    /// The sum of the embeddings of each token, normalised and projected if the model has these layers.
     fn embed(&mut self, embeddings: &Embeddings) -> Result<Tensor> {
         let Layout { input_ids, position_ids, token_type_ids, .. } = self.layout;
         let residual = self.space.buffers.rows(Name::Residual, input_ids.dims1()?)?;
@@ -176,7 +176,7 @@ impl Pass<'_, '_> {
         Ok(residual)
     }
 
-    /// Rows of the residual stream as the input of a product.
+    /// Rows of the residual stream as the input of a linear layer.
     fn activations(&mut self, rows: &Tensor) -> Result<Tensor> {
         let (count, width) = rows.dims2()?;
         let converted = self.space.buffers.narrow(Name::Normed, count, width)?;
@@ -187,7 +187,7 @@ impl Pass<'_, '_> {
         Ok(converted)
     }
 
-    /// Rows of the residual stream as the input of a product, normalised where there is a norm.
+    /// Rows of the residual stream as the input of a linear layer, normalised if there is a norm.
     fn input(&mut self, norm: Option<&Norm>, residual: &Tensor) -> Result<Tensor> {
         let Some(norm) = norm else { return self.activations(residual) };
         let normed = self.space.buffers.rows(Name::Normed, residual.dim(0)?)?;
@@ -195,7 +195,7 @@ impl Pass<'_, '_> {
         Ok(normed)
     }
 
-    /// Adds a block's output, the product with `x`, to the residual stream, with the norms that follow the product.
+    /// Adds a block's output, its last linear layer applied to `x`, to the residual stream, with the norms that follow.
     fn add(
         &mut self,
         norms: &Norms,
@@ -250,7 +250,7 @@ impl Pass<'_, '_> {
         self.add(&block.norms, &block.output, (&attended, self.layout.rows()), residual)
     }
 
-    /// The same for the output rows: K and V of all rows, Q and everything after it of the output rows alone.
+    /// Attention for the output rows: K and V of all rows, Q and everything after it only of the output rows.
     fn attend_outputs(&mut self, block: &AttentionBlock, residual: &Tensor, outputs: &OutputRows) -> Result<Tensor> {
         let QkvLayout { num_heads, num_kv_heads, head_dim } = self.weights.qkv;
         let (q_width, kv_width) = (num_heads * head_dim, 2 * num_kv_heads * head_dim);
@@ -288,7 +288,7 @@ impl Pass<'_, '_> {
         Ok(output_residual)
     }
 
-    /// Some heads of a layer as attention takes them, made of the block's input: by blocks of rows, which stay in the caches.
+    /// Projects the block's input to some heads of a layer, normalised and rotated, in blocks of rows that stay in the caches.
     fn project(
         &mut self,
         block: &AttentionBlock,
@@ -339,22 +339,22 @@ impl Pass<'_, '_> {
     fn dense(&mut self, dense: &Dense, norms: &Norms, (x, rows): (&Tensor, Rows<'_>), residual: &Tensor) -> Result<()> {
         let count = residual.dim(0)?;
         let activated = self.space.buffers.rows(Name::Activated, count)?;
-        // Rows without an adapter go the same way as the others, so that their bits are the same in any batch.
-        match dense.gated || dense.input.is_adapted() {
-            true => {
-                let input = self.space.buffers.rows(Name::GateUp, count)?;
-                dense.input.forward((x, rows), &input, Store::Overwrite, &mut self.space)?;
-                match dense.gated {
-                    true => ops::activate_mul(dense.activation, &input, &activated, self.space.yields)?,
-                    false => ops::activate(dense.activation, &input, &activated, self.space.yields)?,
-                }
+        // Rows without an adapter take the same path as the others, so that their bits are the same in any batch.
+        if dense.gated || dense.input.is_adapted() {
+            let input = self.space.buffers.rows(Name::GateUp, count)?;
+            dense.input.forward((x, rows), &input, Store::Overwrite, &mut self.space)?;
+            if dense.gated {
+                ops::activate_mul(dense.activation, &input, &activated, self.space.yields)?;
+            } else {
+                ops::activate(dense.activation, &input, &activated, self.space.yields)?;
             }
-            false => dense.input.linear.forward_activated(dense.activation, x, &activated, self.space.yields)?,
+        } else {
+            dense.input.linear.forward_activated(dense.activation, x, &activated, self.space.yields)?;
         }
         self.add(norms, &dense.down, (&activated, rows), residual)
     }
 
-    /// Normalises the sum of a block's input and output where norms are after blocks.
+    /// Normalises the sum of a block's input and output in models with norms after blocks.
     fn finish(&mut self, norms: &Norms, residual: &Tensor) -> Result<()> {
         match &norms.sum {
             None => Ok(()),
@@ -362,7 +362,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Views of at most `row_block` rows, each with its place among the rows of the layout.
+    /// Views of at most `row_block` rows, each with its layout rows.
     fn row_blocks<'a>(
         &self,
         x: &Tensor,
@@ -376,9 +376,9 @@ impl Pass<'_, '_> {
 /// Heads of a layer, neighbouring columns of its projection.
 struct Heads<'a> {
     columns: Range<usize>,
-    /// Norms over all heads, and the columns of the output from which they are.
+    /// Norms over all heads, each with the output column that it begins at.
     width_norms: &'a [(&'a Norm, usize)],
-    /// The heads to rotate, where positions are rotary.
+    /// The heads to rotate; empty without RoPE.
     spans: &'a [HeadSpan<'a>],
     position_ids: &'a Tensor,
 }

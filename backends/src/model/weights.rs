@@ -22,19 +22,19 @@ type Result<T> = std::result::Result<T, LoadError>;
 pub(super) struct TransformerWeights {
     pub(super) embeddings: Embeddings,
     pub(super) layers: Vec<Layer>,
-    /// The norm after the last layer, where norms are before blocks.
+    /// The norm after the last layer, in models with norms before blocks.
     pub(super) final_norm: Option<Norm>,
     /// `[output_size, hidden_size]`, after the last norm.
     pub(super) output_projection: Option<Linear>,
     pub(super) qkv: QkvLayout,
 }
 
-/// What embeddings are summed from, and what is done with the sum.
+/// Embeddings of a token: tables whose rows are summed, and the layers that the sum goes through.
 #[derive(Debug)]
 pub(super) struct Embeddings {
     /// `[vocab_size, size]`
     pub(super) words: Table,
-    /// Changes that adapters make in them.
+    /// LoRA of the word embeddings.
     pub(super) word_factors: Option<WordFactors>,
     /// `[rows, size]`
     pub(super) positions: Option<Table>,
@@ -61,16 +61,16 @@ pub(super) struct AttentionBlock {
     pub(super) qkv: Projection,
     pub(super) q_norm: Option<Vector>,
     pub(super) k_norm: Option<Vector>,
-    /// Norms of all heads of q together, and of k.
+    /// Norms of q and of k, each over all heads.
     pub(super) width_norms: Option<[Norm; 2]>,
-    /// The rotation of queries and keys, where positions are rotary.
+    /// RoPE of queries and keys; `None` in models without.
     pub(super) rotary: Option<Arc<Rotary>>,
     pub(super) attention: Attention,
     pub(super) output: Projection,
 }
 
 impl TransformerWeights {
-    /// Packs the weights for the device, for sequences of up to `positions` tokens.
+    /// Packs the weights for the device. Sequences have up to `positions` tokens.
     pub(super) fn load(
         config: &TransformerConfig,
         weights: &Weights,
@@ -78,7 +78,7 @@ impl TransformerWeights {
         target: &Target,
     ) -> Result<Self> {
         let top = Loader { config, weights, target, bias: None, rotary: None, prefix: String::new(), index: 0 };
-        // Before the biases, whose memory is bounded by the table of positions that the file has.
+        // Before the biases, whose memory is bounded by the file's table of positions.
         let embeddings = Embeddings::load(&top)?;
         let bias = relative_bias(config, weights, positions)?;
         let bias = bias.map(|bias| ScoreBias::new(bias, target)).transpose()?.map(Arc::new);
@@ -96,12 +96,11 @@ impl TransformerWeights {
                 Placement::Before | Placement::Around => Some(top.norm(config.names.final_norm, config.hidden_size)?),
                 Placement::After => None,
             },
-            output_projection: match config.output_size == config.hidden_size {
-                true => None,
-                false => {
-                    let parts = [(config.names.output_projection, config.output_size)];
-                    Some(top.linear(&parts, config.hidden_size, false)?)
-                }
+            output_projection: if config.output_size == config.hidden_size {
+                None
+            } else {
+                let parts = [(config.names.output_projection, config.output_size)];
+                Some(top.linear(&parts, config.hidden_size, false)?)
             },
             qkv: qkv_layout(&config.attention),
         })
@@ -109,7 +108,7 @@ impl TransformerWeights {
 }
 
 impl TransformerWeights {
-    /// All layers of products.
+    /// All linear layers.
     pub(super) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let around = self.embeddings.projection.iter().chain(&self.output_projection);
         around.chain(self.layers.iter().flat_map(|layer| {
@@ -123,14 +122,14 @@ impl TransformerWeights {
     }
 }
 
-/// Rotations of layers without and with a window.
+/// RoPE caches of layers without and with a window.
 struct Rotations {
     full: Arc<Rotary>,
     windowed: Arc<Rotary>,
 }
 
 impl Rotations {
-    /// Tables for sequences of up to `positions` tokens; none where positions are not rotary.
+    /// RoPE caches for sequences of up to `positions` tokens; `None` in models without RoPE.
     fn new(config: &TransformerConfig, positions: usize, target: &Target) -> Result<Option<Self>> {
         let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &config.positions else { return Ok(None) };
         let table = |rope: &RopeConfig| -> Result<Arc<Rotary>> {
@@ -212,20 +211,20 @@ impl AttentionBlock {
             loader.config;
         let qkv = loader.config.qkv_slices(&loader.prefix);
         let head_norm = |name: &str| config.qk_norm.then(|| loader.norm_weight(name, config.head_dim)).transpose();
-        let norms = match loader.index == 0 && !norm.first_attention {
-            true => Norms { input: None, output: None, sum: None },
-            false => loader.norms(names.attention_norm, names.attention_output_norm)?,
+        let norms = if loader.index == 0 && !norm.first_attention {
+            Norms { input: None, output: None, sum: None }
+        } else {
+            loader.norms(names.attention_norm, names.attention_output_norm)?
         };
         Ok(Self {
             norms,
             qkv: loader.projection(&qkv, *hidden, config.qkv_bias)?,
             q_norm: head_norm(names.q_norm)?,
             k_norm: head_norm(names.k_norm)?,
-            width_norms: match config.qk_width_norm {
-                true => {
-                    Some([loader.norm(names.q_norm, config.q_width())?, loader.norm(names.k_norm, config.kv_width())?])
-                }
-                false => None,
+            width_norms: if config.qk_width_norm {
+                Some([loader.norm(names.q_norm, config.q_width())?, loader.norm(names.k_norm, config.kv_width())?])
+            } else {
+                None
             },
             rotary: loader.rotary.cloned(),
             attention: Attention {

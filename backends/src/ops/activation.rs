@@ -1,4 +1,4 @@
-//! The activation of an MLP; that of a plain one is the epilogue of its first product, unless something is added between the two.
+//! Activations of feed-forward blocks. Without a gate and LoRA adapters they are the epilogue of the first linear layer instead.
 
 use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 #[cfg(feature = "cuda")]
@@ -20,7 +20,7 @@ pub(crate) fn activate_mul(
     })
 }
 
-/// `out = activation(x)`; `x` is of the projections' type and `out` of the activations'.
+/// `out = activation(x)`; `x` has the type of projections and `out` the type of activations.
 pub(crate) fn activate(activation: Activation, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
     yields.run_rows("activate", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(Activate(activation))))
 }

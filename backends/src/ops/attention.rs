@@ -1,4 +1,4 @@
-//! Attention over paths of a radix plan, or over whole sequences.
+//! Attention over the paths of a radix plan or over whole sequences.
 
 use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 #[cfg(feature = "cuda")]
@@ -17,11 +17,11 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Nanoseconds of a score's multiplication before one was measured.
+/// Initial guess of the time for one multiplication of a score, in nanoseconds.
 const GUESS: f32 = 0.1;
 
 thread_local! {
-    /// Kept for the next call.
+    /// Items, kept for the next call to reuse their memory.
     static ITEMS: Cell<AttentionItems> = const { Cell::new(AttentionItems::new()) };
 }
 
@@ -29,22 +29,22 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Attention {
     pub(crate) layout: QkvLayout,
-    /// A query sees the keys less than so many positions away; all that the mask allows when absent.
+    /// A query sees keys less than this many positions away; `None`: all that the mask allows.
     pub(crate) window: Option<usize>,
     /// Factor on the scores.
     pub(crate) scale: f32,
-    /// Added to the scores, after the factor.
+    /// Biases added to the scores, after the factor.
     pub(crate) bias: Option<Arc<ScoreBias>>,
-    /// Embeddings of distances, against which queries and keys are scored too.
+    /// Relative position embeddings, against which queries and keys are also scored.
     pub(crate) positions: Option<Arc<RelativePositions>>,
-    /// Whether a CPU rounds the factors of products to bf16 although activations are f32.
+    /// True if a CPU rounds the factors of products to bf16 although activations are f32.
     pub(crate) rounds_factors: bool,
-    /// Time for a score and a value of a head.
+    /// Time for one score and one value of a head.
     pub(crate) pace: Pace,
 }
 
 impl Attention {
-    /// The pace before anything was measured.
+    /// The pace before the first measurement.
     pub(crate) fn guessed_pace() -> Pace {
         Pace::guessed(GUESS)
     }
@@ -91,11 +91,11 @@ impl Attention {
 struct AttentionOp<'a> {
     attention: &'a Attention,
     pages: &'a Pages,
-    /// Items that a CPU computes.
+    /// The items that a CPU computes.
     items: Option<(&'a AttentionItems, Range<usize>)>,
 }
 
-/// Values from one row to the next, of a matrix that may be columns of a wider one.
+/// Distance between rows, in values, of a matrix that may be columns of a wider one.
 fn row_stride(layout: &Layout) -> Result<usize> {
     match layout.stride() {
         &[row_stride, 1] => Ok(row_stride),
@@ -132,9 +132,10 @@ impl Operation<2> for AttentionOp<'_> {
             let out = slice_mut::<T>(out)?;
             RelativePositions::on_host(positions.as_deref(), |positions| {
                 let attention = prefold_kernels::Attention { positions, ..attention };
-                let result = match rounds_factors {
-                    true => attention.run_items::<bf16, T>(items, range.clone(), out),
-                    false => attention.run_items::<T, T>(items, range.clone(), out),
+                let result = if rounds_factors {
+                    attention.run_items::<bf16, T>(items, range.clone(), out)
+                } else {
+                    attention.run_items::<T, T>(items, range.clone(), out)
                 };
                 result.map_err(kernel_error)
             })

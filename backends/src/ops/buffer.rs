@@ -16,7 +16,7 @@ pub(crate) struct Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // A device that cannot be waited for has failed and uses no memory.
+        // If waiting fails, the device has failed and uses no memory.
         let _ = self.target.join_memory();
     }
 }
@@ -29,11 +29,11 @@ impl Buffer {
         Ok(Self { flat, target: target.clone() })
     }
 
-    /// A `[rows, width]` view. It holds the values that were written last.
+    /// A `[rows, width]` view, with the values written last.
     pub(crate) fn view(&mut self, rows: usize, width: usize) -> Result<Tensor> {
         let len = rows * width;
         if self.flat.elem_count() < len {
-            // Free the old memory before asking for the new: a GPU's driver has it back when what was queued is done.
+            // Frees the old memory before allocating the new; a GPU's driver gets it back when the queued operations are done.
             let (dtype, device) = (self.flat.dtype(), &self.target.device);
             self.target.join_memory()?;
             self.flat = empty(dtype, device)?;
@@ -65,7 +65,7 @@ impl Operation<0> for Touch {
         Ok(())
     }
 
-    /// Memory of a GPU is there once it is allocated.
+    /// Does nothing: allocated GPU memory is already backed.
     #[cfg(feature = "cuda")]
     fn on_cuda(&self, _: CudaOutput<'_>, []: [CudaTensor<'_>; 0]) -> Result<()> {
         Ok(())

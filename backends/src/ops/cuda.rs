@@ -13,13 +13,13 @@ use std::sync::{Arc, RwLock};
 pub(super) struct Cuda {
     device: CudaDevice,
     ordinal: usize,
-    /// None of the candle device's stream.
+    /// `None` for the candle device's stream.
     priority: Option<StreamPriority>,
     pub(super) kernels: Kernels,
     pub(super) blas: Blas,
 }
 
-/// All streams in use; they stay until the process ends, as contexts do.
+/// All opened streams. They stay until the process ends, as contexts do.
 static DEVICES: RwLock<Vec<Arc<Cuda>>> = RwLock::new(Vec::new());
 
 thread_local! {
@@ -38,7 +38,7 @@ pub(super) fn enter<R>(cuda: Option<Arc<Cuda>>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The number of devices, at least one.
+/// The number of devices; an error if there is none.
 pub(super) fn count() -> std::result::Result<usize, Unavailable> {
     prefold_kernels::cuda::device_count()
 }
@@ -49,7 +49,7 @@ pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
     if let Some(cuda) = devices.iter().find(|cuda| cuda.ordinal == ordinal && cuda.priority.is_none()) {
         return Ok((Device::Cuda(cuda.device.clone()), cuda.clone()));
     }
-    // A stream of its own: the backend's thread is not the one that loads the weights.
+    // Not the default stream of a thread: the backend's thread is not the thread that loads the weights.
     let device = CudaDevice::new_with_stream(ordinal)?;
     let properties = Properties::of(device.cuda_stream().context()).map_err(cuda_error)?;
     if properties.compute_capability < (8, 0) {
@@ -60,7 +60,7 @@ pub(super) fn open(ordinal: usize) -> Result<(Device, Arc<Cuda>)> {
     let kernels = Kernels::new(device.cuda_stream()).map_err(cuda_error)?;
     if !kernels.replaced_modules().is_empty() {
         tracing::warn!(
-            "kernels of PREFOLD_CUDA_MODULES in place of the built-in ones: {}",
+            "kernels of PREFOLD_CUDA_MODULES replace the built-in ones: {}",
             kernels.replaced_modules().join(", ")
         );
     }
@@ -74,7 +74,7 @@ fn poisoned() -> candle_core::Error {
     candle_core::Error::Msg("another thread panicked while it opened a device".to_owned())
 }
 
-/// The kernels of the device that a storage is on, on this thread's stream.
+/// The kernels of a storage's device, on this thread's stream.
 pub(super) fn of(storage: &CudaStorage) -> Result<Arc<Cuda>> {
     by_id(storage.device.id())
 }

@@ -1,13 +1,13 @@
-//! Options of a device that are checked without opening it.
+//! Checks of a device's options without opening it.
 
 use crate::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use prefold_kernels::{Dtype, Isa, ThreadPool};
 
-/// Checks, without opening a device, what the options ask of the one that they name.
+/// Checks, without opening a device, that the device of the options supports their other settings.
 ///
 /// # Errors
-/// The type, the kernels or the replicas are not for that device, or this binary has none of its kind.
+/// The device does not support the type, the kernels or the replicas, or this binary does not support the device.
 pub fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     match options.device {
         Some(DeviceChoice::Cpu) => check_cpu(options),
@@ -23,7 +23,7 @@ pub fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     }
 }
 
-/// Checks of a CPU: kernels, replicas, types.
+/// Checks the kernels, replicas and types of a CPU.
 pub(super) fn check_cpu(options: &LoadOptions) -> Result<(), LoadError> {
     check_replicas(options.cpu_replicas, ThreadPool::default_threads())?;
     if let Some(name) = &options.cpu_kernels {
@@ -57,7 +57,7 @@ pub(super) fn no_cuda(ordinal: usize) -> LoadError {
     LoadError::Options(format!("--device cuda:{ordinal}: this binary was built without the feature `cuda`"))
 }
 
-/// A core for each replica at least.
+/// Checks that each replica has at least one core.
 fn check_replicas(replicas: usize, cores: usize) -> Result<(), LoadError> {
     let problem = match replicas {
         0 => "must be at least 1".to_owned(),
@@ -67,7 +67,7 @@ fn check_replicas(replicas: usize, cores: usize) -> Result<(), LoadError> {
     Err(LoadError::Options(format!("--cpu-replicas: {problem}")))
 }
 
-/// A GPU runs one batch at a time.
+/// Refuses replicas on a GPU, which runs one batch at a time.
 pub(super) fn check_no_replicas(ordinal: usize, options: &LoadOptions) -> Result<(), LoadError> {
     match options.cpu_replicas {
         1 => Ok(()),

@@ -1,4 +1,4 @@
-//! The rows of each expert, found on the device of the router's scores.
+//! The rows of each expert, listed on the device of the router's scores.
 
 use super::host::words_on_host;
 use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
@@ -8,7 +8,7 @@ use super::storage::{dims, kernel_error, slice, slice_mut};
 use super::yields::Yields;
 use candle_core::{Result, Tensor, bail};
 
-/// The rows of each expert and the weight of its output in each, as [`prefold_kernels::route_rows`] lists them.
+/// The rows of each expert and the weights of its output in them, as listed by [`prefold_kernels::route_rows`].
 #[derive(Debug)]
 pub(crate) struct ExpertRows {
     /// `[3 * experts * rows]`, `u32`
@@ -18,8 +18,8 @@ pub(crate) struct ExpertRows {
 }
 
 impl ExpertRows {
-    /// Lists the rows by the scores of a router, `[rows, experts]`, in `words`, which is `[rows, 3 * experts]`: the `top` best
-    /// experts of each.
+    /// Lists the rows of each expert in `words`, `[rows, 3 * experts]`. A row belongs to the `top` experts with its best router scores,
+    /// `[rows, experts]`.
     pub(crate) fn route(scores: &Tensor, top: usize, words: &Tensor, yields: &mut Yields<'_>) -> Result<Self> {
         yields.run("route", || words.inplace_op2(scores, &InPlace(Route(top))))?;
         let (rows, experts) = scores.dims2()?;

@@ -1,23 +1,23 @@
-//! Attention of whole sequences by candle-flash-attn: the reference that our own kernel is compared with.
+//! Attention over whole sequences with candle-flash-attn, the reference for prefold's own kernel.
 
 use super::indices::{IndexPack, Indices, Slot};
 use candle_core::{DType, Result, Tensor};
 use prefold_kernels::{QkvLayout, QuerySpan};
 
-/// Queries that are whole sequences whose keys lie beside them: ordinary attention over a ragged batch.
+/// Whole sequences whose keys are in the same rows as their queries: ordinary attention over a ragged batch.
 #[derive(Debug)]
 pub(super) struct Sequences {
     cu_seqlens: Vec<u32>,
     max_seqlen: usize,
-    /// Queries see the keys after them too.
+    /// Queries also see the keys after them.
     full: bool,
     slot: Option<Slot>,
     on_device: Option<Tensor>,
 }
 
 impl Sequences {
-    /// `None` unless the page table is 0, 1, 2, ... and the spans are the sequences, one after another. `path_lens` are those of
-    /// a full mask.
+    /// `None` unless the page table is 0, 1, 2, ... and the spans are the sequences, one after another. `path_lens` is present with a
+    /// full mask.
     pub(super) fn new(table: &[u32], spans: &[QuerySpan], path_lens: Option<&[u32]>) -> Option<Self> {
         let mut cu_seqlens = vec![0];
         for span in spans {
@@ -56,7 +56,7 @@ impl Sequences {
             && layout.head_dim <= 256
     }
 
-    /// The rows of all queries, `[rows, num_heads * head_dim]`.
+    /// The output of all queries, `[rows, num_heads * head_dim]`.
     pub(super) fn attend(
         &self,
         layout: QkvLayout,
@@ -70,7 +70,7 @@ impl Sequences {
         };
         let QkvLayout { num_heads, num_kv_heads, head_dim } = layout;
         let (rows, kv_width) = (q.dim(0)?, num_kv_heads * head_dim);
-        // The library counts the keys on either side of the query's own.
+        // The library's window excludes the query's own key.
         let before = window.map(|window| window - 1);
         let heads = |x: Tensor, count| x.reshape((rows, count, head_dim));
         let attended = candle_flash_attn::flash_attn_varlen_windowed(

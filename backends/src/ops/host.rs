@@ -1,4 +1,4 @@
-//! Values of a device's tensors on the host.
+//! Tensor values on the host.
 
 #[cfg(feature = "cuda")]
 use super::cuda::OnDevice as Value;
@@ -7,13 +7,13 @@ use super::storage::slice;
 use candle_core::WithDType as Value;
 use candle_core::{Result, Storage, Tensor, bail};
 
-/// What `read` makes of the values of a contiguous `f32` tensor, row by row; waits until they are computed. Values that are on
-/// the host are not copied, and of a [`Buffer`](super::Buffer)'s view on a device only the view is.
+/// Calls `read` with the values of a contiguous `f32` tensor, row by row, once they are computed. Values on the host are not copied; of a
+/// [`Buffer`](super::Buffer) on a device only the view is copied.
 pub(crate) fn on_host<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     of_type(tensor, read)
 }
 
-/// The same of a `u32` tensor.
+/// Calls `read` with the values of a contiguous `u32` tensor; see [`on_host`].
 pub(super) fn words_on_host<R>(tensor: &Tensor, read: impl FnOnce(&[u32]) -> R) -> Result<R> {
     of_type(tensor, read)
 }

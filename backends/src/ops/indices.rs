@@ -1,4 +1,4 @@
-//! All indices of a batch in one piece, so that they reach the device in one copy.
+//! All indices of a batch in one list, so that they reach the device in one copy.
 
 #[cfg(feature = "cuda")]
 use super::operation::{CpuOutput, CpuTensor, CudaOutput, CudaTensor, InPlace, Operation};
@@ -39,13 +39,13 @@ impl Indices {
     /// A list as a vector of `u32`.
     ///
     /// # Errors
-    /// It is of another pack.
+    /// The list belongs to another pack.
     pub(crate) fn get(&self, slot: &Slot) -> Result<Tensor> {
         self.words.narrow(0, slot.0.start, slot.0.len())
     }
 }
 
-/// Brings packs to the device. An upload overwrites the one before.
+/// Uploads packs to the device. An upload overwrites the previous one.
 #[derive(Debug)]
 pub(crate) struct Uploader {
     target: Target,
@@ -68,7 +68,7 @@ impl Uploader {
         })
     }
 
-    /// Returns before the copy is done; operations that are queued afterwards see it done.
+    /// Copies a pack to the device. Returns before the copy is done; operations queued afterwards see the new indices.
     ///
     /// # Errors
     /// The device has no memory.

@@ -1,4 +1,4 @@
-//! Linear layers: weights packed once at load time on a CPU, as they are on a GPU.
+//! Linear layers. Weights are packed once at load time on a CPU, and kept unpacked on a GPU.
 
 use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 #[cfg(feature = "cuda")]
@@ -35,17 +35,17 @@ pub(crate) struct Linear {
     quantization_error: OnceLock<f64>,
 }
 
-/// Nanoseconds of a multiplication before one was measured: those of all cores of a small CPU without tiles.
+/// Initial guess of the time for a multiplication, in nanoseconds: all cores of a small CPU without tiles.
 const GUESS: f32 = 0.02;
 
-/// Cost of reading the weights, as a number of rows to multiply them with.
+/// Cost of reading the weights, in rows that could be multiplied in the same time.
 const READING: usize = 8;
 
 thread_local! {
     static MEASURED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs forward passes in which each layer in int8 keeps the error that quantization makes in its product, of the first inputs that
+/// Runs forward passes in which each layer in int8 measures and keeps the quantization error of its product, for the first inputs that
 /// it sees.
 pub(crate) fn measure_quantization<T>(f: impl FnOnce() -> T) -> T {
     MEASURED.set(true);
@@ -66,20 +66,20 @@ trait Packed: Debug + Send + Sync {
     /// `[out_features, in_features]`
     fn shape(&self) -> (usize, usize);
 
-    /// The product with `x`, which has the elements that the format is multiplied with.
+    /// The product with `x`, which has the format's input type.
     fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()>;
 
-    /// Whether it is in bfloat16 in a model in int8.
+    /// True if the matrix is in bfloat16 in a model in int8.
     fn is_kept(&self) -> bool {
         false
     }
 
-    /// The input as it is multiplied, converted once for all columns.
+    /// The input in the format's input type, converted once for all columns.
     fn input(&self, x: &Tensor, _: &mut Yields<'_>) -> Result<Tensor> {
         Ok(x.clone())
     }
 
-    /// What quantization changes in the product with `x`, relative to it; `None` where nothing is quantized.
+    /// Relative error of the product with `x` from quantization; `None` for a format without quantization.
     fn quantization_error(&self, _: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
         Ok(None)
     }
@@ -113,7 +113,7 @@ impl<P: Float + WithDType> Packed for PackedMatrix<P> {
     }
 }
 
-/// A matrix in bfloat16 of a model in int8, whose activations are float32 and are rounded here.
+/// A bfloat16 matrix in a model in int8, whose float32 activations are rounded here.
 #[derive(Debug)]
 struct Rounding(PackedMatrix<bf16>);
 
@@ -173,8 +173,8 @@ fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Resul
 }
 
 impl Linear {
-    /// Packs or uploads matrices `[any, in_features]`, one below the other; `shape` is that of all of them. On a CPU they are taken
-    /// one at a time. The type is the target's or, in a target of int8, bfloat16. The layer has the name of its first matrix.
+    /// Packs or uploads matrices `[any, in_features]`, one below the other; `shape` is the shape of the whole. A CPU takes them one at a
+    /// time. The type is the target's or, for skipped layers of an int8 target, bfloat16. The layer has the name of its first matrix.
     ///
     /// # Errors
     /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.
@@ -186,7 +186,7 @@ impl Linear {
         bias: Option<Vec<f32>>,
     ) -> LoadResult<Self> {
         let weight = match dtype {
-            // Together on the host, so that they are on the device but once.
+            // Joined on the host, so that the device holds only one copy.
             _ if !target.is_cpu() => {
                 let parts = parts.collect::<LoadResult<Vec<_>>>()?;
                 Weight::Device(target.upload(&Tensor::cat(&parts, 0)?.reshape(shape)?)?)
@@ -212,12 +212,12 @@ impl Linear {
         Self { name, weight, bias, pace: Pace::guessed(GUESS), quantization_error: OnceLock::new() }
     }
 
-    /// Its name, and the error that was seen inside [`measure_quantization`].
+    /// The layer's name and the error measured inside [`measure_quantization`].
     pub(crate) fn quantization_error(&self) -> Option<(&str, f64)> {
         self.quantization_error.get().map(|error| (self.name.as_str(), *error))
     }
 
-    /// Its name, if it is in bfloat16 in a model in int8.
+    /// The layer's name, if it is in bfloat16 in a model in int8.
     pub(crate) fn kept_in_bfloat16(&self) -> Option<&str> {
         matches!(&self.weight, Weight::Packed(matrix) if matrix.is_kept()).then_some(&self.name)
     }
@@ -234,7 +234,7 @@ impl Linear {
         self.forward_columns(0..self.out_features(), x, out, store, yields)
     }
 
-    /// The same for some of the output columns; `out` has only those.
+    /// Writes or adds some of the output columns; `out` has only those.
     pub(crate) fn forward_columns(
         &self,
         columns: Range<usize>,
@@ -257,7 +257,7 @@ impl Linear {
         self.run(0..self.out_features(), Epilogue::Activate(activation), x, out, yields)
     }
 
-    /// A product that takes long is split by rows as far as that is free, and then by columns, for which rows are packed again.
+    /// Splits a long product by rows as far as that costs nothing, and then by columns, for which rows are packed again.
     fn run(
         &self,
         columns: Range<usize>,
@@ -271,7 +271,7 @@ impl Linear {
             Weight::Packed(weight) => weight.input(x, yields)?,
             Weight::Device(_) => x.clone(),
         };
-        // A measured error must not depend on the time that a product takes.
+        // The measured error must not depend on the time that a product takes.
         if MEASURED.get() || matches!(self.weight, Weight::Device(_)) {
             return yields.run("linear", || out.inplace_op2(&x, &InPlace(op)));
         }
@@ -321,7 +321,7 @@ struct LinearOp<'a> {
     epilogue: Epilogue,
 }
 
-/// What becomes of a product.
+/// Final step of a product.
 #[derive(Debug, Clone, Copy)]
 enum Epilogue {
     Store(Store),

@@ -1,8 +1,8 @@
 //! The operations of the transformer on candle tensors: the one place where kernels meet tensors.
 //!
 //! Every operation writes into a tensor that the caller owns (candle's in-place custom ops), so a forward
-//! pass allocates nothing once its [`Buffer`]s have grown. The device is chosen in here: a [`Target`] opens it and says
-//! in which types it computes, `cpu_fwd` calls `prefold-kernels`, and `cuda_fwd` its CUDA launchers, which queue the
+//! pass allocates nothing once its [`Buffer`]s have grown. Only this module knows the device: a [`Target`] opens it and chooses
+//! the types, `cpu_fwd` calls `prefold-kernels`, and `cuda_fwd` calls its CUDA launchers, which queue the
 //! operation and return.
 //!
 //! Matrices are `[rows, width]`, row-major. GEMM inputs ("activations") are `f32`, `bf16` or (on a GPU) `f16`, the

@@ -34,22 +34,22 @@ impl Norm {
         Self { weight, kind: Kind::Layer { bias }, eps }
     }
 
-    /// `x` is `f32`; `out` has its shape and may be an activation type.
+    /// Writes the norm of `x` to `out`. `x` is `f32`; `out` has its shape and may have an activation type.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
         yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(self)))
     }
 
-    /// The same in place, of a LayerNorm.
+    /// Normalises `x` in place; only for a LayerNorm.
     pub(crate) fn forward_in_place(&self, x: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
         yields.run_rows("norm", [x], |[x]| x.inplace_op1(&InPlace(self)))
     }
 
-    /// The same of some columns, from `offset` on; `x` is of the projections' type.
+    /// Normalises some columns in place, from `offset` on; only for a LayerNorm. `x` has the type of projections.
     pub(crate) fn forward_columns(&self, x: &Tensor, offset: usize, yields: &mut Yields<'_>) -> Result<()> {
         yields.run_rows("norm", [x], |[x]| x.inplace_op1(&InPlace(NormColumns(self, offset))))
     }
 
-    /// Adds the norm of `x` to `out`, of an RMSNorm; both are `f32`.
+    /// Adds the norm of `x` to `out`; only for an RMSNorm. Both are `f32`.
     pub(crate) fn forward_add(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
         yields.run_rows("norm", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(AddNorm(self))))
     }
@@ -104,7 +104,7 @@ impl Operation<1> for &Norm {
         })
     }
 
-    // The products before a norm add themselves to the residual stream (beta = 1), so nothing is left to be added here.
+    // Products before a norm are added to the residual stream by cuBLAS (beta = 1), so nothing is added here.
     #[cfg(feature = "cuda")]
     fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};

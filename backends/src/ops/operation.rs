@@ -1,4 +1,4 @@
-//! Operations as candle runs them.
+//! Operations as candle's in-place custom ops.
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -15,7 +15,7 @@ pub(super) type CudaTensor<'a> = (&'a CudaStorage, &'a Layout);
 #[cfg(feature = "cuda")]
 pub(super) type CudaOutput<'a> = (&'a mut CudaStorage, &'a Layout);
 
-/// An operation that writes a tensor in place and reads `N` others.
+/// An operation that writes one tensor in place and reads `N` others.
 pub(super) trait Operation<const N: usize> {
     const NAME: &'static str;
 

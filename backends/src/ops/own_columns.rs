@@ -7,8 +7,8 @@ use super::storage::{dims, kernel_error, slice, slice_mut, with_element};
 use super::yields::Yields;
 use candle_core::{Result, Tensor};
 
-/// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 in the others, with `width` the columns of `x`: those of
-/// one group, or of all. `x` is `f32`, `own` is `u32`, `out` may be an activation type.
+/// `out[i][c] = x[i][c % width]` in the `own[i]`-th group of `group` columns, and 0 in the others. `width` is the number of columns of `x`:
+/// one group or all groups. `x` is `f32`, `own` is `u32`, `out` may have an activation type.
 pub(crate) fn own_columns(x: &Tensor, own: &Tensor, group: usize, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
     yields.run_rows("own-columns", [out, x, own], |[out, x, own]| out.inplace_op3(x, own, &InPlace(OwnColumns(group))))
 }

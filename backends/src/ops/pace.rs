@@ -4,17 +4,17 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Estimated time of a part at most.
+/// Maximum estimated time of a part.
 const LONGEST: Duration = Duration::from_millis(5);
 
-/// Shorter parts say more of the start of the threads than of the pace.
+/// Minimum time of a measured part; in shorter ones the start of the threads dominates.
 const MEASURABLE: Duration = Duration::from_micros(50);
 
 thread_local! {
     static SMALLEST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs forward passes whose operations are split into the smallest parts that there are. For tests: it makes no difference but in time.
+/// Runs forward passes whose operations are split into the smallest possible parts. For tests: only the time differs.
 #[doc(hidden)]
 pub fn in_smallest_parts<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
@@ -32,7 +32,7 @@ pub(super) fn is_smallest() -> bool {
     SMALLEST.get()
 }
 
-/// Time for a unit of work, learned from the parts that have run; all replicas of a model learn together.
+/// Time for a unit of work, learned from the parts that have run. All replicas of a model share it.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Nanoseconds, the bits of an `f32`.
@@ -40,12 +40,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A pace that is guessed until a part was measured: rather too slow than too fast.
+    /// A pace guessed until the first measurement; the guess should be too slow rather than too fast.
     pub(crate) fn guessed(nanos: f32) -> Self {
         Self { nanos: AtomicU32::new(nanos.to_bits()) }
     }
 
-    /// Work of the next part, of the `rest` that is left: one of equal shares that take [`LONGEST`] at most.
+    /// Work of the next part: one of equal shares of `rest`, each of at most [`LONGEST`].
     pub(super) fn share(&self, rest: f64) -> f64 {
         if is_smallest() {
             return 0.0;
@@ -53,7 +53,7 @@ impl Pace {
         rest / self.parts(rest)
     }
 
-    /// Parts of so much work, each of [`LONGEST`] at most; no number in the smallest parts.
+    /// Number of parts for this work, each of at most [`LONGEST`]; not finite in smallest parts.
     pub(super) fn parts(&self, work: f64) -> f64 {
         if is_smallest() {
             return f64::INFINITY;
@@ -61,7 +61,7 @@ impl Pace {
         (work * f64::from(self.nanos()) / LONGEST.as_nanos() as f64).ceil().max(1.0)
     }
 
-    /// Runs a part and learns from the time that it takes.
+    /// Runs a part and learns from its time.
     pub(super) fn measure<R>(&self, work: f64, part: impl FnOnce() -> R) -> R {
         let start = Instant::now();
         let result = part();
@@ -69,7 +69,7 @@ impl Pace {
         result
     }
 
-    /// Half of what is known is new, so that a part during which the machine stood still is soon forgotten.
+    /// Averages the old pace and the new one, so that a part during which the machine stood still is soon forgotten.
     fn learn(&self, work: f64, time: Duration) {
         if time >= MEASURABLE && work > 0.0 {
             let measured = (time.as_nanos() as f64 / work) as f32;

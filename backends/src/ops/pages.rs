@@ -1,4 +1,4 @@
-//! The queries of a batch and its page table, on the host and on the device.
+//! The query rows and the page table of a batch, on the host and on the device.
 
 #[cfg(feature = "flash-attn")]
 use super::flash::Sequences;
@@ -16,7 +16,7 @@ pub(crate) struct Pages {
     pub(crate) table: Vec<u32>,
     /// The query rows.
     pub(crate) spans: Vec<QuerySpan>,
-    /// With a full mask the positions of the path of each span.
+    /// The length of each span's path; present with a full mask.
     pub(crate) path_lens: Option<Vec<u32>>,
     #[cfg(feature = "cuda")]
     pub(super) device: Option<DevicePages>,
@@ -34,7 +34,7 @@ pub(super) struct DevicePages {
 }
 
 impl Pages {
-    /// `path_lens` as of [`Mask::Full`]; without them the mask is causal.
+    /// Pages with a causal mask, or with [`Mask::Full`] if there are `path_lens`.
     pub(crate) fn new(table: Vec<u32>, spans: Vec<QuerySpan>, path_lens: Option<Vec<u32>>) -> Self {
         Self {
             #[cfg(feature = "flash-attn")]
@@ -54,7 +54,7 @@ impl Pages {
         }
     }
 
-    /// Adds the work list of a GPU to the indices of the batch; `has_positions` says whether scores know embeddings of distances.
+    /// Adds the work list of a GPU to the indices of the batch; `has_positions` is true with relative position embeddings.
     ///
     /// # Errors
     /// A span's path is not in the table.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 pub(crate) use prefold_kernels::PoolKind;
 
-/// Rows of the final states of which the pooled states of the sequences are made, one for each kind.
+/// Rows of the final states that are pooled, for each sequence and kind of pooling.
 #[derive(Debug)]
 pub(crate) struct Pool {
     kinds: Vec<PoolKind>,
@@ -26,7 +26,7 @@ impl Pool {
         Self { kinds, table: Vec::new(), starts: Vec::new(), slots: None, tensors: None }
     }
 
-    /// Adds a pooled state; those of a sequence follow one another in the order of the kinds. One of no rows is zero, on a CPU.
+    /// Adds a pooled state. A sequence's pooled states follow one another in the order of the kinds. On a CPU the pool of no rows is zero.
     pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
         self.starts.push(self.table.len() as u32);
         self.table.extend(rows);
@@ -38,7 +38,7 @@ impl Pool {
         self.slots = Some([pack.push(&self.table), pack.push(&self.starts)]);
     }
 
-    /// Finds what was packed.
+    /// Finds the packed rows on the device.
     pub(crate) fn resolve(&mut self, indices: &Indices) -> Result<()> {
         if let Some([table, starts]) = &self.slots {
             self.tensors = Some([indices.get(table)?, indices.get(starts)?]);
@@ -56,11 +56,11 @@ impl Pool {
         self.starts.len().saturating_sub(1)
     }
 
-    /// `out[i]` = what is made of the rows of `x` of pooled state `i`; both are `f32`.
+    /// `out[i]` = the pool of the rows of `x` that belong to pooled state `i`; both are `f32`.
     pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
         let all = self.table.len();
         let block = if x.device().is_cpu() { block_rows(x.dim(1)?) } else { all.max(1) };
-        // A pool of no rows has states too.
+        // Pooled states of no rows are written too.
         for start in (0..all.max(1)).step_by(block) {
             let entries = start..all.min(start + block);
             yields.run("pool", || out.inplace_op2(x, &InPlace(PoolOp { pool: self, entries })))?;
@@ -68,7 +68,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Adds to `out` those rows of a pooled state that are among the `entries` of the table, and scales it after the last.
+    /// Adds the rows of a pooled state among the `entries` of the table to `out`, and scales it after the last one.
     fn add_rows(
         &self,
         kind: PoolKind,
@@ -80,7 +80,7 @@ impl Pool {
         if own.is_empty() {
             return Ok(());
         }
-        // In the order of positions; what is made of one state is the state itself.
+        // In the order of positions; a single row is returned unchanged.
         for entry in own.clone() {
             let (i, row) = (entry - state.start, self.table[entry] as usize);
             let Some(values) = x.get(row * width..(row + 1) * width) else {
@@ -91,7 +91,7 @@ impl Pool {
                 _ if i == 0 => pairs.for_each(|(out, x)| *out = *x),
                 PoolKind::Mean | PoolKind::MeanSqrtLen => pairs.for_each(|(sum, x)| *sum += x),
                 PoolKind::WeightedMean => pairs.for_each(|(sum, x)| *sum += x * (i + 1) as f32),
-                // NaN stays.
+                // A NaN is kept.
                 PoolKind::Max => pairs.for_each(|(max, x)| *max = if max.is_nan() || *x <= *max { *max } else { *x }),
             }
         }
@@ -110,7 +110,7 @@ impl Pool {
     }
 }
 
-/// Some entries of a pool's table: the states that begin and end among them, and parts of others.
+/// Pooling of some entries of a pool's table; the states at the ends may be incomplete.
 struct PoolOp<'a> {
     pool: &'a Pool,
     entries: Range<usize>,
@@ -126,9 +126,10 @@ impl Operation<1> for PoolOp<'_> {
         let kinds = pool.kinds.iter().cycle();
         for ((ends, out), &kind) in pool.starts.windows(2).zip(out.chunks_exact_mut(width)).zip(kinds) {
             let state = ends[0] as usize..ends[1] as usize;
-            match state.is_empty() && entries.start == 0 {
-                true => out.fill(0.0),
-                false => pool.add_rows(kind, (state, entries.clone()), (x, width), out)?,
+            if state.is_empty() && entries.start == 0 {
+                out.fill(0.0);
+            } else {
+                pool.add_rows(kind, (state, entries.clone()), (x, width), out)?;
             }
         }
         Ok(())
@@ -139,14 +140,14 @@ impl Operation<1> for PoolOp<'_> {
         use super::cuda::{self, cuda_error, view, view_mut, with_view};
         let cuda = cuda::of(x.0)?;
         let &[kind] = self.pool.kinds.as_slice() else {
-            candle_core::bail!("pool: a GPU makes one pooled state of a sequence")
+            candle_core::bail!("pool: a GPU computes one pooled state per sequence")
         };
         let Some([table, starts]) = &self.pool.tensors else { candle_core::bail!("pool: the rows were not uploaded") };
         let (_, width) = x.1.shape().dims2()?;
         let rows_end = self.pool.table.iter().max().map_or(0, |&row| row as usize + 1);
         with_view::<u32, _>(table, |table| {
             with_view::<u32, _>(starts, |starts| {
-                // The engine scales to unit length, after it has cut off dimensions that were not asked for.
+                // The engine scales to unit length, after truncation to the requested dimensions.
                 let pool = prefold_kernels::cuda::PoolRows { kind, table, starts, rows_end, normalize: false };
                 let out = &mut view_mut::<f32>(out)?;
                 cuda.kernels.pool_rows(&view::<f32>(x)?, width, &pool, out).map_err(cuda_error)

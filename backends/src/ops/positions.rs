@@ -1,4 +1,4 @@
-//! Embeddings of distances, for disentangled attention.
+//! Relative position embeddings, for disentangled attention.
 
 use super::target::Target;
 use crate::LoadError;
@@ -6,7 +6,7 @@ use candle_core::{Result, Storage, Tensor};
 use prefold_kernels::{DistanceRows, RowView};
 use std::sync::Arc;
 
-/// The row of each distance, on the host, and on the device too where that is another.
+/// The row of each distance, on the host and on the device of the model.
 #[derive(Debug)]
 pub(crate) struct PositionRows {
     host: DistanceRows,
@@ -22,27 +22,28 @@ impl PositionRows {
         let _ = target;
         Ok(Self {
             #[cfg(feature = "cuda")]
-            device: match target.is_cpu() {
-                true => None,
-                false => Some(Tensor::from_slice(host.values(), host.values().len(), &target.device)?),
+            device: if target.is_cpu() {
+                None
+            } else {
+                Some(Tensor::from_slice(host.values(), host.values().len(), &target.device)?)
             },
             host,
         })
     }
 }
 
-/// Embeddings of distances in a layer, on the device: `[rows, width of all heads]`, in f32 on a CPU and in the type of the weights on a GPU.
+/// Relative position embeddings of a layer, `[rows, width of all heads]`; in f32 on a CPU, in the type of the weights on a GPU.
 #[derive(Debug)]
 pub(crate) struct RelativePositions {
-    /// Factors of the queries.
+    /// Embeddings that queries are multiplied with.
     keys: Option<Tensor>,
-    /// Factors of the keys.
+    /// Embeddings that keys are multiplied with.
     queries: Option<Tensor>,
     rows: Arc<PositionRows>,
 }
 
 impl RelativePositions {
-    /// The tables, in f32 on the host, brought to the device.
+    /// Copies the tables, in f32 on the host, to the device.
     ///
     /// # Errors
     /// The device has no room.
@@ -51,12 +52,12 @@ impl RelativePositions {
         rows: Arc<PositionRows>,
         target: &Target,
     ) -> std::result::Result<Self, LoadError> {
-        // A CPU rounds them with the other factors of its products.
+        // A CPU rounds them later, with the other factors of its products.
         let place = |table: Tensor| target.upload(&table.to_dtype(target.projections())?);
         Ok(Self { keys: keys.map(place).transpose()?, queries: queries.map(place).transpose()?, rows })
     }
 
-    /// Calls `f` with the tables on the host, where a layer has them.
+    /// Calls `f` with the tables on the host, if the layer has them.
     pub(super) fn on_host<R>(
         positions: Option<&Self>,
         f: impl FnOnce(Option<prefold_kernels::RelativePositions<'_>>) -> Result<R>,
@@ -70,13 +71,13 @@ impl RelativePositions {
                     let (data, row_stride) = (storage.as_slice::<f32>()?, layout.dims()[1]);
                     Ok(Some(RowView { data, row_stride, offset: layout.start_offset() }))
                 }
-                _ => candle_core::bail!("attention: the embeddings of distances are on a GPU, the scores on the CPU"),
+                _ => candle_core::bail!("attention: relative position embeddings are on a GPU, the scores on the CPU"),
             },
         });
         f(Some(prefold_kernels::RelativePositions { keys: keys?, queries: queries?, rows: &rows.host }))
     }
 
-    /// Calls `f` with the tables on a GPU, where a layer has them.
+    /// Calls `f` with the tables on a GPU, if the layer has them.
     #[cfg(feature = "cuda")]
     pub(super) fn on_device<T: candle_core::cuda_backend::CudaDType, R>(
         positions: Option<&Self>,
@@ -84,14 +85,14 @@ impl RelativePositions {
     ) -> Result<R> {
         let Some(Self { keys, queries, rows }) = positions else { return f(None) };
         let Some(device) = &rows.device else {
-            candle_core::bail!("attention: the embeddings of distances are on the CPU, the scores on a GPU")
+            candle_core::bail!("attention: relative position embeddings are on the CPU, the scores on a GPU")
         };
         let tables = [keys, queries].map(|table| table.as_ref().map(Tensor::storage_and_layout));
         let [keys, queries] = tables.each_ref().map(|table| match table {
             None => Ok(None),
             Some((storage, layout)) => match &**storage {
                 Storage::Cuda(storage) => Ok(Some(super::cuda::view::<T>((storage, layout))?)),
-                _ => candle_core::bail!("attention: the embeddings of distances are on the CPU, the scores on a GPU"),
+                _ => candle_core::bail!("attention: relative position embeddings are on the CPU, the scores on a GPU"),
             },
         });
         super::cuda::with_view::<u32, _>(device, |values| {

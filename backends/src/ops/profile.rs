@@ -1,10 +1,10 @@
-//! Times of a forward pass by operation, for benchmarks. A thread that has not asked for them pays for one branch.
+//! Times of a forward pass by operation, for benchmarks. A thread without measurement pays for one branch.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// Nothing until the thread's first [`take_profile`].
+    /// Times by operation; `None` until the thread's first [`take_profile`].
     static TIMES: RefCell<Option<Vec<(&'static str, Duration)>>> = const { RefCell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! Depth of a device's queue: a pass queues operations a few milliseconds ahead, so that it gives way soon and the device is never idle.
+//! Depth of a device's queue. A pass queues operations a few milliseconds ahead, so that it yields soon and the device is never idle.
 
 use super::cuda::cuda_error;
 use candle_core::Result;
@@ -7,19 +7,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Marks that the device has not reached, at most.
+/// Maximum marks that the device has not reached.
 const MARKS: usize = 4;
 
 /// Time between two marks.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Operations between two marks at most.
+/// Maximum operations between two marks.
 const MAX_STRIDE: usize = 256;
 
-/// The operations that a pass has queued on a stream, with a mark after some of them: an event that tells when the device reaches it.
+/// The operations that a pass has queued on a stream, with marks after some of them: events that tell when the device reaches them.
 pub(super) struct QueueDepth {
     stream: Arc<CudaStream>,
-    /// Those that the device was not yet seen to reach, and the operations before each since the mark before.
+    /// Marks not yet seen as reached, each with the number of operations since the previous mark.
     marks: VecDeque<(CudaEvent, usize)>,
     spare: Vec<CudaEvent>,
     /// Operations since the last mark.
@@ -33,7 +33,7 @@ impl QueueDepth {
         Self { stream: Arc::clone(stream), marks, spare, unmarked: 0, stride: Stride::new(Instant::now()) }
     }
 
-    /// Counts an operation that was queued; waits where the queue is deep enough.
+    /// Counts a queued operation, and waits if the queue is deep enough.
     ///
     /// # Errors
     /// The device has failed.
@@ -48,7 +48,7 @@ impl QueueDepth {
         Ok(())
     }
 
-    /// Waits for the next mark; false if the device has reached all operations. To be called until then at the end of a pass.
+    /// Waits for the next mark; returns false once the device has reached all operations. At the end of a pass, call it until then.
     ///
     /// # Errors
     /// The device has failed.
@@ -82,10 +82,10 @@ fn driver_error(error: prefold_kernels::cuda::cudarc::driver::DriverError) -> ca
     cuda_error(error.into())
 }
 
-/// Operations between two marks: one at the beginning of a pass, then as many as take about [`STEP`], which depends on the batch.
+/// Operations between two marks: one at the beginning of a pass, then as many as take about [`STEP`] with this batch.
 struct Stride {
     operations: usize,
-    /// Time at which the mark before was seen.
+    /// Time at which the previous mark was seen.
     seen: Instant,
 }
 
@@ -94,8 +94,8 @@ impl Stride {
         Self { operations: 1, seen: start }
     }
 
-    /// Takes into account that a mark after so many operations was seen. What ran in between at a yield point makes the time longer, for
-    /// this mark alone.
+    /// Learns from a mark that was seen after this many operations. A batch that ran at a yield point in between makes the time longer for
+    /// this mark only.
     fn learn(&mut self, operations: usize, now: Instant) {
         let time = now - self.seen;
         self.seen = now;

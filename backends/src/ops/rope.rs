@@ -1,4 +1,4 @@
-//! Rotary embedding, with the RMSNorm of q and k that some families put before it.
+//! RoPE, with the RMSNorm of q and k that some families have before it.
 
 use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 #[cfg(feature = "cuda")]
@@ -13,12 +13,12 @@ use candle_core::{Result, Tensor};
 use prefold_kernels::cuda::cudarc::driver::CudaSlice;
 use prefold_kernels::{QkNormRope, RopeTable};
 
-/// Neighbouring heads of a row that are treated alike.
+/// Neighbouring heads of a row with the same treatment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadSpan<'a> {
     /// Column of the first head's first value.
     pub(crate) offset: usize,
-    /// Heads, one after another.
+    /// Number of heads.
     pub(crate) num_heads: usize,
     /// The weight of the RMSNorm before the rotation, `[head_dim]`; `None` for no norm.
     pub(crate) norm: Option<&'a Vector>,
@@ -38,7 +38,7 @@ impl<'a> HeadSpan<'a> {
     }
 }
 
-/// Rotates heads in place by their row's position (split halves, as in the published models).
+/// RoPE cache. Rotates heads in place by their row's position (split halves, as in the published models).
 #[derive(Debug)]
 pub(crate) struct Rotary {
     table: RopeTable,
@@ -48,7 +48,7 @@ pub(crate) struct Rotary {
 }
 
 impl Rotary {
-    /// `inverse_frequencies` is `[head_dim / 2]`; positions must stay below `positions`.
+    /// A RoPE cache for positions below `positions`; `inverse_frequencies` is `[head_dim / 2]`.
     ///
     /// # Errors
     /// The device has no room.
@@ -69,7 +69,7 @@ impl Rotary {
         })
     }
 
-    /// Treats the given heads of each row of `x` (a projection); `position_ids` is `[rows]` of `u32`.
+    /// Normalises and rotates the given heads of each row of `x` (a projection); `position_ids` is `[rows]` of `u32`.
     pub(crate) fn forward(
         &self,
         x: &Tensor,

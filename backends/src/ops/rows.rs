@@ -8,12 +8,12 @@ use super::yields::Yields;
 use candle_core::{Result, Tensor};
 use prefold_kernels::Store;
 
-/// `out[i] = x[index[i]]`; `x` and `out` have one type, `index` is `u32`.
+/// `out[i] = x[index[i]]`; `x` and `out` have the same type, `index` is `u32`.
 pub(crate) fn gather_rows(x: &Tensor, index: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
     yields.run_rows("gather-rows", [out, index], |[out, index]| out.inplace_op3(x, index, &InPlace(GatherRows)))
 }
 
-/// `out[i] = table[ids[i]]` as `f32`, whatever the table's type, or adds it.
+/// `out[i] = table[ids[i]]` as `f32` for any type of table, or adds it.
 pub(crate) fn embed(table: &Tensor, ids: &Tensor, out: &Tensor, store: Store, yields: &mut Yields<'_>) -> Result<()> {
     yields.run_rows("embed", [out, ids], |[out, ids]| out.inplace_op3(table, ids, &InPlace(Embed(store))))
 }
@@ -110,7 +110,7 @@ impl Operation<2> for Embed {
         })
     }
 
-    // The ids cannot be seen from here: one that is out of range makes a row of NaN, which is reported as such.
+    // The ids are on the device: an id out of range gives a row of NaN, which is reported as not finite.
     #[cfg(feature = "cuda")]
     fn on_cuda(&self, out: CudaOutput<'_>, [table, ids]: [CudaTensor<'_>; 2]) -> Result<()> {
         use super::cuda::{self, cuda_error, view, view_mut, with_cuda_element};

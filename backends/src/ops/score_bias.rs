@@ -8,7 +8,7 @@ use prefold_kernels::RelativeBias;
 #[cfg(feature = "cuda")]
 use prefold_kernels::cuda::cudarc::driver::CudaSlice;
 
-/// Biases on the host, and on the device too where that is another.
+/// Biases on the host and on the device of the model.
 #[derive(Debug)]
 pub(crate) struct ScoreBias {
     pub(super) host: RelativeBias,

@@ -24,7 +24,7 @@ impl Skip {
         self.is_matched.load(Ordering::Relaxed)
     }
 
-    /// True if the name matches, which is remembered.
+    /// True if the name matches; a match is remembered.
     pub(super) fn matches(&self, name: &str) -> bool {
         let matches = contains(name, &self.pattern);
         self.is_matched.fetch_or(matches, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl Skip {
     }
 }
 
-/// True if a name contains the parts of a pattern, which `*` separates, in their order.
+/// True if a name contains the parts of a pattern, separated by `*`, in their order.
 fn contains(name: &str, pattern: &str) -> bool {
     let mut rest = Some(name);
     for part in pattern.split('*') {

@@ -1,4 +1,4 @@
-//! From candle's storage and layout to the slices that kernels take.
+//! Conversion of candle's storage and layout to the slices that kernels take.
 
 use super::operation::{CpuOutput, CpuTensor};
 use candle_core::{CpuStorage, DType, Layout, Result, WithDType, bail};
@@ -6,10 +6,10 @@ use prefold_kernels::Dtype;
 use std::any::Any;
 use std::ops::Range;
 
-/// Candle's code of a type.
+/// Candle's type for the activations of a model in this type.
 pub(crate) fn candle_dtype(dtype: Dtype) -> DType {
     match dtype {
-        // Activations are not quantized outside of a product.
+        // Activations are quantized only inside a product.
         Dtype::Float32 | Dtype::Int8 => DType::F32,
         Dtype::Bfloat16 => DType::BF16,
         Dtype::Float16 => DType::F16,
@@ -61,7 +61,7 @@ pub(super) fn dims(layout: &Layout) -> Result<(usize, usize)> {
     layout.shape().dims2()
 }
 
-/// A refused call of a kernel as the error of a custom op.
+/// A kernel's error as the error of a custom op.
 pub(super) fn kernel_error(error: prefold_kernels::KernelError) -> candle_core::Error {
     candle_core::Error::wrap(error)
 }

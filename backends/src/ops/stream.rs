@@ -3,12 +3,12 @@
 #[cfg(feature = "cuda")]
 use {super::cuda, std::sync::Arc};
 
-/// Priority of a backend's work on a device that it shares with those that it interrupts; see `StreamPriority` of `prefold-kernels`.
+/// Priority of an interrupting backend's work on its device; see `StreamPriority` of `prefold-kernels`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// Above the ordinary one.
+    /// Above ordinary work, for due batches.
     Middle,
-    /// Above all others.
+    /// Above all other work, for urgent batches.
     Highest,
 }
 
@@ -22,7 +22,7 @@ impl From<Priority> for prefold_kernels::cuda::StreamPriority {
     }
 }
 
-/// A stream of a device; none of a CPU.
+/// A stream of a device; empty for a CPU.
 #[derive(Clone)]
 pub(crate) struct Stream {
     #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! Sums of rows by index: what experts put together.
+//! Sums of rows by index, for the outputs of experts.
 
 use super::host::words_on_host;
 use super::operation::{CpuOutput, CpuTensor, InPlace, Operation};
@@ -19,8 +19,8 @@ pub(crate) fn add(x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<(
     yields.run_rows("add", [out, x], |[out, x]| out.inplace_op2(x, &InPlace(Add)))
 }
 
-/// `out[index[i]] += factors[i] * x[i]`; `x` and `out` are `f32`, `index` is `u32` and has no row twice, and `factors` are the bits of
-/// `f32` values, as `u32`.
+/// `out[index[i]] += factors[i] * x[i]`; `x` and `out` are `f32`, `index` is `u32` without duplicates, and `factors` are the bits of
+/// `f32` values as `u32`.
 pub(crate) fn scatter_add(
     x: &Tensor,
     index: &Tensor,

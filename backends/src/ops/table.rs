@@ -28,7 +28,7 @@ impl Table {
         [rows, width]: [usize; 2],
         read: impl Fn(&[u32]) -> std::result::Result<Vec<f32>, LoadError>,
     ) -> std::result::Result<Self, LoadError> {
-        /// Rows that are read at a time, so that few of them are in memory as f32.
+        /// Rows read at a time, so that few are in memory as f32.
         const ROWS: usize = 4096;
         let mut table = QuantizedTable::with_capacity(rows, width)?;
         let rows: Vec<u32> = (0..rows as u32).collect();

@@ -22,9 +22,9 @@ pub(crate) struct Target {
     pub(super) device: Device,
     dtype: Dtype,
     dtype_reason: String,
-    /// Weights that are bfloat16 although the type is int8.
+    /// Weights that stay in bfloat16 although the type is int8.
     int8_skip: Arc<[Skip]>,
-    /// Stands before the names of weights, in those patterns and in reports.
+    /// Prefix of the names of weights, in these patterns and in reports.
     prefix: String,
     name: String,
     warnings: Vec<String>,
@@ -55,13 +55,13 @@ impl Target {
         }
     }
 
-    /// Opens a device. When none is chosen, that is the first GPU; the CPU, with a warning, on a machine without a driver or a GPU.
-    /// When no type is given, it is on a GPU bfloat16, on a CPU bfloat16 if the weights are `stored` in 16
-    /// bits, which takes half the memory and is never slower, and else float32.
+    /// Opens a device. The default device is the first GPU, or the CPU, with a warning, on a machine without a driver or a GPU.
+    /// The default type is bfloat16 on a GPU, and on a CPU if the weights are `stored` in 16 bits, because it takes half the memory
+    /// and is never slower; else float32.
     ///
     /// # Errors
-    /// The device is not there, is too old, does not have the type, or has no room for the replicas; none is chosen and the GPU or
-    /// its driver does not work.
+    /// The device does not exist, is too old, does not support the type or the replicas; or none is chosen, and the GPU or its driver
+    /// does not work.
     pub(crate) fn open(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
         match options.device {
             Some(DeviceChoice::Cpu) => Self::open_cpu(options, stored),
@@ -73,11 +73,11 @@ impl Target {
         }
     }
 
-    /// Opens the CPU for a table of vectors, whose mean is a few rows of it: they are read where they are. A GPU that would be the device
-    /// of another model is a warning.
+    /// Opens the CPU for static embeddings: a text needs only a few rows, which are read in place. If there is a GPU that another model
+    /// would use, this adds a warning.
     ///
     /// # Errors
-    /// A GPU is chosen, or as of [`open`](Self::open) for a CPU.
+    /// A GPU is chosen, or an error of [`open`](Self::open) for a CPU.
     pub(crate) fn open_for_table(options: &LoadOptions, stored: &str) -> std::result::Result<Self, LoadError> {
         if let Some(DeviceChoice::Cuda(ordinal)) = options.device {
             return Err(LoadError::Options(format!(
@@ -88,7 +88,7 @@ impl Target {
         let target = Self::open_cpu(options, stored)?;
         #[cfg(feature = "cuda")]
         if options.device.is_none() && cuda::count().is_ok() {
-            let warning = "runs on the CPU, although there is a GPU: static embeddings do".to_owned();
+            let warning = "runs on the CPU, although there is a GPU: static embeddings always do".to_owned();
             return Ok(Self { warnings: [vec![warning], target.warnings].concat(), ..target });
         }
         Ok(target)
@@ -105,7 +105,7 @@ impl Target {
                 Ok(target)
             }
             Err(broken) => {
-                let problem = format!("no GPU can be used: {broken} (--device cpu serves from the CPU nevertheless)");
+                let problem = format!("no GPU can be used: {broken} (use --device cpu to serve from the CPU)");
                 Err(LoadError::Options(problem))
             }
         }
@@ -143,7 +143,7 @@ impl Target {
         let refused = |problem: String| LoadError::Options(format!("--device cuda:{ordinal}: {problem}"));
         let count = cuda::count().map_err(|error| refused(error.to_string()))?;
         if ordinal >= count {
-            return Err(refused(format!("there is no such device; this machine has {count} that CUDA can use")));
+            return Err(refused(format!("there is no such device; CUDA can use {count} on this machine")));
         }
         let (device, cuda) = cuda::open(ordinal).map_err(|error| refused(error.to_string()))?;
         let properties = cuda.properties().map_err(|error| refused(error.to_string()))?;
@@ -168,7 +168,7 @@ impl Target {
         })
     }
 
-    /// The same device, with operations on a stream of this priority; a CPU is returned as it is.
+    /// The same device, with operations on a stream of this priority; a CPU is returned unchanged.
     ///
     /// # Errors
     /// The device has no memory.
@@ -203,7 +203,7 @@ impl Target {
         &self.stream
     }
 
-    /// The same device for weights in float32, whatever the type of the others.
+    /// The same device with weights in float32.
     pub(crate) fn in_float32(&self) -> Self {
         Self { dtype: Dtype::Float32, int8_skip: Arc::new([]), ..self.clone() }
     }
@@ -213,7 +213,7 @@ impl Target {
         &self.name
     }
 
-    /// Reasons why the device or its instructions are not what one would expect.
+    /// Warnings: reasons why the device or its instruction set is not the expected one.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -223,48 +223,48 @@ impl Target {
         self.dtype
     }
 
-    /// The type of a matrix that is made of weights with these names.
+    /// The type of a matrix made of weights with these names.
     pub(crate) fn dtype_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Dtype {
-        // All patterns see all names, so that those without a match are known.
+        // All names are tested, so that patterns without any match are known.
         let is_skipped = names.map(|name| self.full_name(name)).fold(false, |skipped, name| {
             self.int8_skip.iter().fold(skipped, |skipped, skip| skip.matches(&name) | skipped)
         });
         if self.dtype == Dtype::Int8 && is_skipped { Dtype::Bfloat16 } else { self.dtype }
     }
 
-    /// Whether attention rounds its factors to bf16 although activations are f32: where weights are 8-bit integers, and the CPU
-    /// multiplies bf16 faster.
+    /// True if attention rounds its factors to bf16 although activations are f32: with int8 weights on a CPU that multiplies bf16
+    /// faster.
     pub(crate) fn rounds_attention(&self) -> bool {
         self.dtype == Dtype::Int8 && Isa::best().has_fast_bf16()
     }
 
-    /// The same with more weights in bfloat16, by their names.
+    /// The same target with more weights in bfloat16, by their names.
     pub(crate) fn skipping(&self, names: impl Iterator<Item = String>) -> Self {
         let patterns = self.int8_skip.iter().map(|skip| skip.pattern().to_owned());
         Self { int8_skip: patterns.chain(names).map(Skip::new).collect(), ..self.clone() }
     }
 
-    /// `true` if a weight has matched a pattern of those to leave in bfloat16.
+    /// `true` if a weight has matched this `--int8-skip` pattern.
     pub(crate) fn has_skipped(&self, pattern: &str) -> bool {
         self.int8_skip.iter().any(|skip| skip.pattern() == pattern && skip.is_matched())
     }
 
-    /// The same for a part of a model, whose folder stands before the names of weights.
+    /// The same target for a sub-model, whose folder is the prefix of the names of weights.
     pub(crate) fn of_part(self, folder: &str) -> Self {
         Self { prefix: format!("{folder}{}", if folder.is_empty() { "" } else { "/" }), ..self }
     }
 
-    /// A weight's name among those of the whole model.
+    /// A weight's name in the whole model.
     pub(super) fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Reason for that type.
+    /// Reason for the type of the weights.
     pub(crate) fn dtype_reason(&self) -> &str {
         &self.dtype_reason
     }
 
-    /// The instructions of the kernels and the reason for them; on a GPU there is nothing to choose.
+    /// The instruction set of the kernels and the reason for it; a GPU has no choice.
     pub(crate) fn kernels(&self) -> (String, String) {
         if !self.is_cpu() {
             return ("cuda".to_owned(), "the device".to_owned());
@@ -278,13 +278,13 @@ impl Target {
         candle_dtype(self.dtype)
     }
 
-    /// The type of Q, K, V, gate and up: single precision on a CPU, where that costs nothing, and what the tensor cores
-    /// take on a GPU. The residual stream is `f32` everywhere.
+    /// The type of Q, K, V, gate and up: single precision on a CPU, where it costs nothing, and the tensor cores' type on a GPU. The
+    /// residual stream is always `f32`.
     pub(crate) fn projections(&self) -> DType {
         if self.is_cpu() { DType::F32 } else { self.activations() }
     }
 
-    /// Rows that go through a wide intermediate result at a time: as many as fit a CPU's caches or fill a GPU.
+    /// Rows per block in wide intermediate results: as many as fit a CPU's caches or fill a GPU.
     pub(crate) fn row_block(&self) -> usize {
         if self.is_cpu() { 1024 } else { 8192 }
     }
@@ -293,7 +293,7 @@ impl Target {
         self.device.is_cpu()
     }
 
-    /// A tensor of the host on the device; the same one on a CPU.
+    /// Copies a tensor of the host to the device; returns the same tensor on a CPU.
     ///
     /// # Errors
     /// The device has no room.
@@ -301,7 +301,7 @@ impl Target {
         tensor.to_device(&self.device)
     }
 
-    /// Bytes that are free on the device; none are counted on a CPU.
+    /// Free bytes on the device; `None` on a CPU.
     pub(crate) fn free_bytes(&self) -> Result<Option<usize>> {
         #[cfg(feature = "cuda")]
         if let Some(cuda) = self.cuda() {
@@ -310,8 +310,8 @@ impl Target {
         Ok(None)
     }
 
-    /// True if the device answers no call any more, as after an illegal address, a failed launch or an uncorrectable memory error;
-    /// never true of a CPU.
+    /// True if the device no longer answers any call, as after an illegal address, a failed launch or an uncorrectable memory error.
+    /// Always false for a CPU.
     pub(crate) fn is_lost(&self) -> bool {
         #[cfg(feature = "cuda")]
         return self.cuda().is_some_and(|cuda| cuda.kernels.is_lost());
@@ -319,7 +319,7 @@ impl Target {
         false
     }
 
-    /// Waits until everything that was queued is done.
+    /// Waits until all queued operations are done.
     pub(crate) fn synchronize(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(cuda) = self.cuda() {
@@ -328,8 +328,8 @@ impl Target {
         Ok(())
     }
 
-    /// Waits before memory is freed that operations may use, and before they use what was allocated: where that has another order than
-    /// they have.
+    /// Waits where memory is allocated in the order of another stream than the target's: call it before freeing memory that operations
+    /// use, and before they use new memory.
     pub(super) fn join_memory(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(cuda) = self.cuda() {
@@ -350,7 +350,7 @@ pub(crate) fn is_out_of_memory(error: &candle_core::Error) -> bool {
     }
 }
 
-/// Bytes of a GPU's memory that are taken, by whomever; none are counted on a CPU.
+/// Used bytes of a GPU's memory, by all processes; `None` for a CPU.
 pub fn used_device_bytes(device: DeviceChoice) -> Option<usize> {
     #[cfg(feature = "cuda")]
     if let DeviceChoice::Cuda(ordinal) = device {

@@ -7,7 +7,7 @@ use candle_core::Result;
 #[cfg(feature = "cuda")]
 use prefold_kernels::cuda::cudarc::driver::CudaSlice;
 
-/// A short vector of `f32`: the weight of a norm, a bias. It is on the host, and on the device too where that is another.
+/// A short vector of `f32`, such as a bias or the weight of a norm, on the host and on the device of the model.
 #[derive(Debug)]
 pub(crate) struct Vector {
     pub(super) host: Vec<f32>,

@@ -1,4 +1,4 @@
-//! Operations one after another, with a yield point before each.
+//! Operations with a yield point before each.
 
 use super::pace::is_smallest;
 use super::profile::timed;
@@ -8,20 +8,20 @@ use super::stream::Stream;
 use candle_core::{Error, Result, Tensor};
 use prefold_core::YieldPoint;
 
-/// Values of a block of rows, in the widest matrix of an operation: a core moves as many in a millisecond.
+/// Values of a block of rows in the widest matrix of an operation: as many as a core moves in a millisecond.
 const BLOCK_VALUES: usize = 1 << 20;
 
-/// The yield points of a pass. One is reached before each operation, and a long operation is several.
+/// The yield points of a pass: one before each operation. Long operations are split into several.
 pub(crate) struct Yields<'a> {
     point: &'a mut dyn YieldPoint,
     is_stopped: bool,
-    /// None on a CPU, where an operation is done when it returns.
+    /// `None` on a CPU, where an operation is done when it returns.
     #[cfg(feature = "cuda")]
     queue: Option<QueueDepth>,
 }
 
 impl<'a> Yields<'a> {
-    /// Yield points of operations on a CPU, or of those that nothing interrupts.
+    /// Yield points of operations on a CPU, or of operations that nothing interrupts.
     pub(crate) fn new(point: &'a mut dyn YieldPoint) -> Self {
         Self {
             point,
@@ -42,10 +42,10 @@ impl<'a> Yields<'a> {
         }
     }
 
-    /// Gives way to what is more urgent.
+    /// Reaches a yield point, at which more urgent batches may run.
     ///
     /// # Errors
-    /// The pass has to end here; then it [`is_stopped`](Self::is_stopped).
+    /// The pass must end here; it then [`is_stopped`](Self::is_stopped).
     pub(crate) fn reach(&mut self) -> Result<()> {
         self.point.reach().map_err(|stopped| {
             self.is_stopped = true;
@@ -58,7 +58,7 @@ impl<'a> Yields<'a> {
         self.is_stopped
     }
 
-    /// Runs an operation, which [`take_profile`](super::take_profile) knows by its name.
+    /// Runs an operation; `name` is its name in [`take_profile`](super::take_profile).
     pub(super) fn run<R>(&mut self, name: &'static str, operation: impl FnOnce() -> Result<R>) -> Result<R> {
         self.reach()?;
         let result = timed(name, operation)?;
@@ -67,10 +67,10 @@ impl<'a> Yields<'a> {
         Ok(result)
     }
 
-    /// Reaches a yield point until all operations are done.
+    /// Reaches yield points until all operations are done.
     ///
     /// # Errors
-    /// The pass has to end here, or the device has failed.
+    /// The pass must end here, or the device has failed.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.reach()?;
         #[cfg(feature = "cuda")]
@@ -80,7 +80,7 @@ impl<'a> Yields<'a> {
         Ok(())
     }
 
-    /// Runs an operation on each row of some tensors alone, which have a row for each of the first one's: by blocks of rows on a CPU.
+    /// Runs an operation that works on each row alone, in blocks of rows on a CPU. All tensors have as many rows as the first.
     pub(super) fn run_rows<const N: usize>(
         &mut self,
         name: &'static str,
@@ -104,7 +104,7 @@ impl<'a> Yields<'a> {
     }
 }
 
-/// Rows of a block, of so many values each.
+/// Rows of a block, for rows of `width` values.
 pub(crate) fn block_rows(width: usize) -> usize {
     let values = if is_smallest() { 1 } else { BLOCK_VALUES };
     (values / width.max(1)).max(1)

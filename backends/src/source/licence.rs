@@ -1,10 +1,10 @@
-//! The licence of a model, as its card names it.
+//! The licence in a model card.
 
 use super::ModelFiles;
 
 const CARD: &str = "README.md";
 
-/// `license` of the front matter of `README.md`, the YAML between its first two lines of dashes; `None` where it is not said.
+/// `license` in the front matter of `README.md`, the YAML between its first two lines of dashes; `None` if it is absent.
 pub(crate) fn read(files: &ModelFiles) -> Option<String> {
     let card = files.read(CARD).ok().flatten()?;
     of_card(std::str::from_utf8(&card).ok()?)
@@ -20,7 +20,7 @@ fn of_card(card: &str) -> Option<String> {
         (!value.is_empty()).then(|| value.to_owned())
     };
     let front: Vec<&str> = lines.take_while(|line| line.trim_end() != "---").collect();
-    // A licence of the publisher's own is `other`, with a name beside it.
+    // A publisher's own licence is `other`, and `license_name` has its name.
     let find = |key: &str| front.iter().find_map(|line| field(key, line));
     find("license:").map(|licence| match find("license_name:") {
         Some(name) if licence == "other" => name,

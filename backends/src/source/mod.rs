@@ -28,19 +28,19 @@ pub(crate) struct ModelFiles {
     location: Location,
     /// Present if the model is a GGUF file.
     gguf: Option<GgufFile>,
-    /// What the hub told of a model whose weights were not downloaded.
+    /// Facts from the hub about a model whose weights were not downloaded.
     remote: Option<Remote>,
-    /// A folder that is only checked, for which configuration alone is enough.
+    /// The files are only checked, for which the configuration alone is enough.
     may_be_bare: bool,
     display_name: String,
     part: SubFolder,
 }
 
-/// The part of a model whose files these are; the first, with its files at the top, for nearly all models.
+/// The sub-model whose files these are; most models have only one, with its files at the top.
 #[derive(Debug, Clone, Default)]
 struct SubFolder {
     index: usize,
-    /// The folder that takes the place of the top; empty for the top itself.
+    /// The folder that replaces the top folder; empty for the top itself.
     folder: String,
 }
 
@@ -73,11 +73,11 @@ impl ModelFiles {
         }
     }
 
-    /// The same without weights: of a model on the hub, the headers of its tensors take their place. A folder may have neither
-    /// tensors nor a tokenizer.
+    /// Finds the files for a check. Of a model on the hub, only tensor headers are downloaded instead of weights. A local folder may
+    /// have neither tensors nor a tokenizer.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub(crate) fn inspect(options: &LoadOptions) -> Result<Self, LoadError> {
         let ModelSource::Hub(model) = &options.source else {
             return Ok(Self { may_be_bare: true, ..Self::open(options, FileSet::All)? });
@@ -95,9 +95,10 @@ impl ModelFiles {
     fn open_path(path: &Path, display_name: String) -> Result<Self, LoadError> {
         let metadata = fs::metadata(path).map_err(|error| LoadError::io(path.display().to_string(), error))?;
         if metadata.is_dir() {
-            let gguf = match path.join("config.json").exists() {
-                true => None,
-                false => only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?,
+            let gguf = if path.join("config.json").exists() {
+                None
+            } else {
+                only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?
             };
             return Ok(Self {
                 location: Location::Directory(path.to_owned()),
@@ -124,7 +125,7 @@ impl ModelFiles {
         })
     }
 
-    /// The files of a part of the model; `folder` takes the place of the top. Other parts may have the same.
+    /// The files of a sub-model; `folder` replaces the top folder. Several sub-models may have the same folder.
     pub(crate) fn part_in(&self, index: usize, folder: &str) -> Self {
         Self {
             location: self.location.clone(),
@@ -136,31 +137,28 @@ impl ModelFiles {
         }
     }
 
-    /// The folder that takes the place of the top; empty for the top itself.
+    /// The folder that replaces the top folder; empty for the top itself.
     pub(crate) fn folder(&self) -> &str {
         &self.part.folder
     }
 
-    /// Index of the part whose files these are.
+    /// Index of the sub-model whose files these are.
     pub(crate) fn part(&self) -> usize {
         self.part.index
     }
 
-    /// Path of a file from the model's folder. What has a folder in its name is named from there already.
+    /// Path of a file relative to the model's folder. A name that contains a folder is already relative to it.
     fn path(&self, name: &str) -> String {
-        match name.contains('/') {
-            true => name.to_owned(),
-            false => inside(&self.part.folder, name),
-        }
+        if name.contains('/') { name.to_owned() } else { inside(&self.part.folder, name) }
     }
 
-    /// `true` for a model that is only checked and has configuration alone: neither a file of tensors nor one of a tokenizer where they
-    /// would be, in a folder that is empty for the top. Not meant for a GGUF file.
+    /// `true` for a model that is only checked and has configuration alone: neither tensors nor a tokenizer in `folder`, which is empty
+    /// for the top. Not for GGUF files.
     ///
     /// # Errors
     /// The folder cannot be read.
     pub(crate) fn is_bare(&self, folder: &str) -> Result<bool, LoadError> {
-        // A folder that is not there is named wrongly: the files may be in another.
+        // A missing folder is not bare: its name may be wrong.
         let folder = if folder.is_empty() { &self.part.folder } else { folder };
         if !folder.is_empty() && self.may_be_bare && !self.has(folder)? {
             return Ok(false);
@@ -174,7 +172,7 @@ impl ModelFiles {
         Ok(self.may_be_bare)
     }
 
-    /// `true` if the model is a GGUF file that was not taken yet.
+    /// `true` if the model is a GGUF file that has not been taken.
     pub(crate) fn has_gguf(&self) -> bool {
         self.gguf.is_some()
     }
@@ -197,7 +195,7 @@ impl ModelFiles {
         self.read_at(&self.path(name))
     }
 
-    /// The same of a file by its path from the model's folder.
+    /// The content of a file by its path from the model's folder.
     fn read_at(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, LoadError> {
         match &self.location {
             Location::Embedded(files) => {
@@ -218,7 +216,7 @@ impl ModelFiles {
         self.json_at(&self.path(name))
     }
 
-    /// A JSON file by its path from the model's folder, which all parts of a model have in common.
+    /// A JSON file by its path from the model's folder, which all sub-models share.
     ///
     /// # Errors
     /// It cannot be read, or is not JSON.
@@ -232,8 +230,8 @@ impl ModelFiles {
         LoadError::MissingFile { location: self.display_name(), file: self.path(file), hint: hint.to_owned() }
     }
 
-    /// The tensors of the model's files; `None` where those of a model on the hub are not known before the download, or where
-    /// there is configuration alone.
+    /// The tensors of the model's files; `None` if they are on the hub and not known before the download, or if there is configuration
+    /// alone.
     ///
     /// # Errors
     /// They are missing or malformed.
@@ -241,7 +239,7 @@ impl ModelFiles {
         Ok(self.tensors("")?.map(Weights::Files))
     }
 
-    /// The same of a model whose files are in a folder, which is empty for those at the top.
+    /// The tensors of the files in a folder, which is empty for the top; `None` as for [`weights`](Self::weights).
     ///
     /// # Errors
     /// They are missing or malformed.
@@ -277,7 +275,7 @@ impl ModelFiles {
         Err(self.no_weights(""))
     }
 
-    /// `true` if the tensors are here: the model is neither checked on the hub nor configuration alone. Not meant for a GGUF file.
+    /// `true` if the tensors are on disk: the model is neither checked on the hub nor configuration alone. Not for GGUF files.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -285,7 +283,7 @@ impl ModelFiles {
         Ok(self.remote.is_none() && !self.is_bare("")?)
     }
 
-    /// The tensors of one file in a folder of the model.
+    /// The tensors of the single file in a folder of the model.
     ///
     /// # Errors
     /// It is missing or malformed.
@@ -299,7 +297,7 @@ impl ModelFiles {
         Err(self.no_weights(&format!("{folder}/")))
     }
 
-    /// Device and number of the file of tensors in a folder, which all links to it have in common; `None` where it is not on disk.
+    /// Device and inode of the tensor file in a folder, which are equal for all links to it; `None` if it is not on disk.
     pub(crate) fn file_of_tensors(&self, folder: &str) -> Option<(u64, u64)> {
         let Location::Directory(directory) = &self.location else { return None };
         TensorFormat::ALL.into_iter().find_map(|format| {
@@ -321,7 +319,7 @@ impl ModelFiles {
         self.has(&self.path(name))
     }
 
-    /// The same of a file by its path from the model's folder.
+    /// `true` if there is a file at this path from the model's folder.
     fn has(&self, path: &str) -> Result<bool, LoadError> {
         Ok(match &self.location {
             Location::Embedded(files) => files.iter().any(|file| file.name == path),
@@ -353,8 +351,8 @@ impl ListFiles for ModelFiles {
     }
 }
 
-/// Path of a file in the model's folder. Folders in it come from the model's own files; at the top of the folder are the files
-/// that every model has, which the operator may link to where they are kept.
+/// Path of a file in the model's folder. The operator may link files at the top of the folder to another place; a path with folders comes
+/// from the model's own files, and its links may not leave the folder.
 fn path_of(directory: &Path, name: &str) -> Result<PathBuf, LoadError> {
     match Path::new(name).components().count() {
         0 | 1 => Ok(directory.join(check_inside(name)?)),

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// Config of sentence-transformers' Transformer module: the names that the library tries, today's and then the older ones.
+/// Names of the config of sentence-transformers' Transformer module, in the order in which the library tries them.
 pub(crate) const SENTENCE_CONFIGS: [&str; 7] = [
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -31,19 +31,20 @@ pub(crate) fn max_bytes(name: &str) -> u64 {
 /// It is absolute or contains `..`.
 pub(crate) fn check_inside(name: &str) -> Result<&str, LoadError> {
     let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    match inside && !name.contains('\\') {
-        true => Ok(name),
-        false => Err(LoadError::invalid(name, "is a path that leaves the model's folder")),
+    if inside && !name.contains('\\') {
+        Ok(name)
+    } else {
+        Err(LoadError::invalid(name, "is a path that leaves the model's folder"))
     }
 }
 
-/// A folder as `modules.json` names it, without what says nothing, so that a folder has one name; empty for the model's own.
+/// A folder in `modules.json` without empty and `.` components, so that each folder has one name; empty for the model's folder.
 pub(crate) fn module_folder(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     parts.join("/")
 }
 
-/// Path of a file in one of the model's folders, which is empty for the top.
+/// Path of a file in one of the model's folders; the folder is empty for the top.
 pub(crate) fn inside(folder: &str, file: &str) -> String {
     if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
 }
@@ -52,7 +53,7 @@ pub(crate) fn inside(folder: &str, file: &str) -> String {
 /// folder, or in the hub's cache to `blobs/`, where a snapshot's files are.
 ///
 /// # Errors
-/// It leads elsewhere.
+/// The path leads elsewhere.
 pub(crate) fn named_by_a_file(folder: &Path, name: &str) -> Result<PathBuf, LoadError> {
     let path = folder.join(check_inside(name)?);
     let real = |path: &Path| match fs::canonicalize(path) {

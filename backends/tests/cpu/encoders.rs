@@ -291,7 +291,7 @@ fn the_pooler_is_the_embedding_where_sentence_transformers_takes_it() {
     let mean = LoadOptions { pooling: Some(Pooling::Mean), ..options(fixture("bert-mean-tiny")) };
     assert_eq!(values(&mut load(&overruled), &sequences), values(&mut load(&mean), &sequences));
     for (name, output, problem) in [
-        ("distilbert-tiny", "sentence_embedding", "the pooler of distilbert"),
+        ("distilbert-tiny", "sentence_embedding", "of distilbert, which has no pooler"),
         ("bert-mean-tiny", "token_embeddings", "`module_output_name`"),
         // A file without the pooler's tensors.
         ("roberta-tiny", "sentence_embedding", "pooler.dense.weight"),

@@ -346,7 +346,7 @@ fn what_a_router_cannot_do_is_refused_by_name() {
     let module = json!([{"path": "", "type": "sentence_transformers.models.Router"}]);
     fs::write(directory.path().join("modules.json"), module.to_string()).unwrap();
     let problem = refusal(directory.path(), None);
-    assert!(problem.contains("router_config.json: the route \"b\" leads to no Pooling"), "{problem}");
+    assert!(problem.contains("router_config.json: the route \"b\" has no Pooling"), "{problem}");
     for file in [
         "query_0_Transformer/config.json",
         "document_0_Transformer/model.safetensors",

@@ -1,7 +1,7 @@
-//! Tokens that a request encodes ahead of the queue, which the queue's limits do not see yet.
+//! Tokens that a request encodes ahead of the queue, where the queue's limits do not count them yet.
 //!
-//! Their number at once is bounded by that of a chunk, and their bytes count in the request's share before they are made: as
-//! many as its texts may have, and afterwards as many as they have.
+//! Their number is limited to one chunk, and their bytes count in the request's share before they are made: first the maximum
+//! that its texts may have, afterwards the actual number.
 
 use super::chunk::chunk_limits;
 use super::queue_quota::QueueLimits;
@@ -12,21 +12,21 @@ use std::sync::Arc;
 /// Bytes of an encoded token: its id and its type.
 const TOKEN_BYTES: usize = 8;
 
-/// A part of a chunk's tokens that is not worth another round of encoding.
+/// Divisor of a chunk's tokens: less room than this part is not worth another round of encoding.
 const LEAST_ROOM: usize = 4;
 
 /// Encoded tokens of one request that are not in the queue.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     share: Arc<Share>,
-    /// Tokens at once, but for a last input.
+    /// Maximum tokens at once; the last input may exceed it.
     limit: usize,
     /// Bytes in the share.
     held: usize,
 }
 
 impl Ahead {
-    /// Room for the tokens of a request that may have `most` of them.
+    /// Reserves room for the tokens of a request that may have `most` of them.
     ///
     /// # Errors
     /// [`Error::Overloaded`] while the other requests hold the share's limit.
@@ -37,8 +37,8 @@ impl Ahead {
         Ok(Self { share, limit, held })
     }
 
-    /// Number of the inputs to encode next, which may have so many tokens each, while `encoded` wait to be submitted: one at
-    /// least if none waits, none once a chunk is as good as full.
+    /// Number of inputs to encode next, which may have `most` tokens each, while `encoded` tokens wait to be submitted: at least
+    /// one if none wait, none once a chunk is almost full.
     pub(crate) fn next_inputs(&self, encoded: usize, most: impl IntoIterator<Item = usize>) -> usize {
         let room = self.limit.saturating_sub(encoded);
         if encoded > 0 && room <= self.limit / LEAST_ROOM {
@@ -52,7 +52,7 @@ impl Ahead {
         most.into_iter().take_while(fits).count().max(usize::from(encoded == 0))
     }
 
-    /// Counts tokens that are there, and are more than was expected.
+    /// Counts tokens that exceed the expected number.
     pub(crate) fn count(&mut self, encoded: usize) {
         let bytes = encoded.saturating_mul(TOKEN_BYTES);
         if let Some(more) = bytes.checked_sub(self.held) {

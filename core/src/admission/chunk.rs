@@ -5,7 +5,7 @@
 use super::queue_quota::QueueLimits;
 use crate::plan::tokens::Tokens;
 
-/// A chunk ends at this fraction of the queue's limits; its last sequence may reach beyond.
+/// Fraction of the queue's limits at which a chunk ends; its last sequence may exceed it.
 const CHUNKS_IN_QUEUE: usize = 4;
 
 /// Tokens and inputs with which a chunk ends.

@@ -1,4 +1,4 @@
-//! Admission: quotas that all requests share, and chunks that large requests are done in.
+//! Admission: quotas that all requests share, and the chunks of large requests.
 
 pub(crate) mod ahead;
 pub(crate) mod chunk;

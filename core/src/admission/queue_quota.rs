@@ -1,7 +1,7 @@
-//! Quotas of what waits for a batch, which bound the queue's memory.
+//! Quotas of tokens and inputs that wait for a batch, which bound the queue's memory.
 //!
-//! A request enters while the queue holds less than both limits, or its account less than its fair parts of them. A request that is
-//! done in chunks is accepted with its first; the later ones wait in turn, and no new request of its account enters before them.
+//! A request enters while the queue is below both limits, or its account is below its fair parts of them. A large request is accepted
+//! with its first chunk; later chunks wait in turn, and no new request of its account enters before them.
 
 use super::quota::{Quota, Share};
 use crate::error::{Error, Resource};
@@ -23,7 +23,7 @@ pub(crate) struct QueueQuota {
     inputs: Arc<Quota>,
 }
 
-/// Tokens and inputs that wait, or are about to.
+/// Tokens and inputs that wait or are about to wait.
 #[derive(Debug)]
 pub(crate) struct QueueShare {
     tokens: Share,
@@ -49,19 +49,19 @@ impl QueueQuota {
 
 impl QueueShare {
     /// # Errors
-    /// [`Error::Overloaded`] names the limit that is reached.
+    /// [`Error::Overloaded`] with the limit that is reached.
     pub(crate) fn grow(&self, tokens: usize, inputs: usize) -> Result<(), Error> {
         self.tokens.grow(tokens)?;
         self.inputs.grow(inputs)
     }
 
-    /// Waits its turn where [`grow`](Self::grow) would fail.
+    /// As [`grow`](Self::grow), but waits in turn instead of failing.
     pub(crate) async fn grow_in_turn(&self, tokens: usize, inputs: usize) {
         self.tokens.grow_in_turn(tokens).await;
         self.inputs.grow_in_turn(inputs).await;
     }
 
-    /// Takes more however much waits.
+    /// Takes more without regard to the limits.
     pub(crate) fn force(&self, tokens: usize, inputs: usize) {
         self.tokens.force(tokens);
         self.inputs.force(inputs);
@@ -79,7 +79,7 @@ impl QueueShare {
         [self.tokens.held(), self.inputs.held()]
     }
 
-    /// Gives back what no longer waits.
+    /// Releases tokens and inputs that no longer wait.
     pub(crate) fn shrink_to(&self, tokens: usize, inputs: usize) {
         self.tokens.shrink_to(tokens);
         self.inputs.shrink_to(inputs);

@@ -1,12 +1,12 @@
 //! Quota shared by all requests, in fair parts between accounts.
 //!
-//! A request is admitted while the others hold less than the limit, whatever its own size: large requests have the same chance
-//! as small ones. One whose account holds less than its *fair part* is admitted even then. A fair part is the limit over the
-//! number of accounts that hold something, so no account can take all from the others.
+//! A request is admitted while the others hold less than the limit, regardless of its own size, so large requests have the same
+//! chance as small ones. A request whose account holds less than its *fair part* is always admitted. The fair part is the limit
+//! divided by the number of accounts that hold something, so no account can take everything from the others.
 //!
-//! A single account never holds more than the limit and one request. Of several the one with the most holds that much at most, the
-//! next half of the limit and a request, the third a third of it and a request: n accounts together hold at most
-//! (1 + 1/2 + ... + 1/n) limits and n requests.
+//! A single account holds at most the limit plus one request. Of several accounts, the largest holder has at most that much, the
+//! next half of the limit plus a request, the third a third of it plus a request: n accounts together hold at most
+//! (1 + 1/2 + ... + 1/n) times the limit plus n requests.
 
 use crate::error::{Error, FairPart, Resource};
 use crate::flow::Account;
@@ -24,7 +24,7 @@ pub struct Quota {
     released: Notify,
 }
 
-/// Units that one request holds; given back when dropped.
+/// Units that one request holds; released when dropped.
 #[derive(Debug)]
 pub struct Share {
     quota: Arc<Quota>,
@@ -39,16 +39,16 @@ struct State {
     held: usize,
     /// Shares that wait in turn.
     waiting: usize,
-    /// The accounts that hold something or wait.
+    /// Accounts that hold something or wait.
     accounts: HashMap<Account, OfAccount>,
 }
 
-/// What the shares of an account hold.
+/// Totals over the shares of an account.
 #[derive(Debug, Default)]
 struct OfAccount {
     held: usize,
     waiting: usize,
-    /// Wait queue of [`Share::grow_in_turn`], first in, first out; from the first that waits on.
+    /// Wait queue of [`Share::grow_in_turn`], first in, first out; created by the first share that waits.
     turn: Option<Arc<Semaphore>>,
 }
 
@@ -59,17 +59,17 @@ struct Waiting<'a> {
 }
 
 impl Quota {
-    /// A quota of which nothing is held.
+    /// An unused quota.
     pub fn new(limit: usize, unit: Resource) -> Arc<Self> {
         Arc::new(Self { limit, unit, state: Mutex::default(), released: Notify::new() })
     }
 
-    /// An empty share on the account of all requests where there are no keys.
+    /// An empty share of the default account, which all requests have without API keys.
     pub fn share(self: &Arc<Self>) -> Share {
         self.share_of(Account::default())
     }
 
-    /// An empty share on an account.
+    /// An empty share of an account.
     pub fn share_of(self: &Arc<Self>, account: Account) -> Share {
         Share { quota: Arc::clone(self), account, held: AtomicUsize::new(0) }
     }
@@ -85,12 +85,12 @@ impl Quota {
         (state.held, state.accounts.len())
     }
 
-    /// Units that are shared.
+    /// Limit in units.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The resource that is shared.
+    /// Resource that is shared.
     pub fn resource(&self) -> Resource {
         self.unit
     }
@@ -113,17 +113,17 @@ impl Quota {
 }
 
 impl State {
-    /// True if a share that holds `own` of what its account holds may grow, or the first in turn of its account.
+    /// True if a share that holds `own` of its account's units may grow. `is_in_turn`: it is the account's first waiting share.
     fn admits(&self, account: Account, own: usize, limit: usize, is_in_turn: bool) -> bool {
         let waiting = self.accounts.get(&account).map_or(0, |known| known.waiting);
         let FairPart { size, held, .. } = self.fair_part(account, own, limit);
         let is_below_part = held < size;
         let is_free = self.held.saturating_sub(own) < limit;
-        // What is free is for those that wait; a fair part is not theirs.
+        // Free units beyond fair parts belong to waiting shares first.
         is_in_turn && (is_below_part || is_free) || waiting == 0 && (is_below_part || is_free && self.waiting == 0)
     }
 
-    /// Fair part of an account, for a share that holds `own` of what its account holds.
+    /// Fair part of an account, for a share that holds `own` of its account's units.
     fn fair_part(&self, account: Account, own: usize, limit: usize) -> FairPart {
         let known = self.accounts.get(&account);
         let accounts = self.accounts.len() + usize::from(known.is_none());
@@ -161,16 +161,16 @@ impl Share {
     /// Takes `amount` more.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] while the others of its account hold its fair part or more, and all others hold the limit or more or another
-    /// share waits in turn; while another of its account waits.
+    /// [`Error::Overloaded`] while another share of its account waits, or while the other shares of its account hold the fair part or more
+    /// and either all other shares hold the limit or more, or any share waits in turn.
     pub fn grow(&self, amount: usize) -> Result<(), Error> {
         self.grow_by(|_| amount, false)
     }
 
-    /// Takes as much more as it lacks of `total`.
+    /// Grows to `total`.
     ///
     /// # Errors
-    /// As [`grow`](Self::grow), but none if it holds that much.
+    /// As [`grow`](Self::grow), but none if it already holds that much.
     pub fn grow_to(&self, total: usize) -> Result<(), Error> {
         if self.held() >= total {
             return Ok(());
@@ -178,10 +178,10 @@ impl Share {
         self.grow_by(|held| total.saturating_sub(held), false)
     }
 
-    /// Takes `amount` more as soon as its account has room. The shares of an account that wait go first in, first out, and before any
-    /// of it that does not wait; what is free beyond fair parts is for those that wait, too. Dropped while it waits, it takes nothing.
+    /// Takes `amount` more as soon as its account has room. Waiting shares of an account go first in, first out, and before its other
+    /// shares; free units beyond fair parts go to waiting shares too. Takes nothing if dropped while it waits.
     pub async fn grow_in_turn(&self, amount: usize) {
-        // Without waiting nobody is turned away meanwhile.
+        // Registered as waiting only if necessary, because waiting shares keep others out.
         if self.grow(amount).is_ok() {
             return;
         }
@@ -196,12 +196,12 @@ impl Share {
         }
     }
 
-    /// Takes `amount` more whatever the others hold, for what exists already.
+    /// Takes `amount` more without regard to the limit, for what exists already.
     pub fn force(&self, amount: usize) {
         self.quota.lock().add(self, amount);
     }
 
-    /// Gives back what is held beyond `amount`.
+    /// Releases units beyond `amount`.
     pub fn shrink_to(&self, amount: usize) {
         if self.held() <= amount {
             return;

@@ -1,7 +1,7 @@
-//! Cost of responses: the values of one are limited, and their bytes count in the request's share before they are computed.
+//! Cost of responses: the number of values is limited, and their bytes count in the request's share before they are computed.
 //!
-//! Few bytes can ask for a large response: equal inputs are computed once and answered each. All values of a response are in
-//! memory before its first byte is sent; its text is written piece by piece.
+//! A small request can ask for a large response, since equal inputs are computed once but each is answered. All values of a
+//! response are in memory before its first byte is sent; its text is written piece by piece.
 
 use super::quota::Share;
 use crate::backend::Wanted;
@@ -9,16 +9,16 @@ use crate::capabilities::Capabilities;
 use crate::error::Error;
 use std::sync::Arc;
 
-/// Values of vectors or logits in one response.
+/// Maximum values of vectors or logits in one response.
 const MAX_POOLED: usize = 1 << 26;
 
-/// Values of token states in one response; more only where one input of maximum length has more.
+/// Maximum values of token states in one response; more only if one input of maximum length has more.
 const MAX_OF_TOKENS: usize = 1 << 24;
 
-/// Bytes of a vector beside its values: the allocation, the entry in the queue, its reply. Of a token's: its id, its string and its place.
+/// Bytes of a vector in addition to its values: allocation, queue entry and reply; for a token, its id, string and position.
 const VECTOR_OVERHEAD: usize = 256;
 
-/// Bytes for each label while an answer is written, of one input at a time: a score, and an index with it to order them by; of a token its
+/// Bytes for each label while an answer is written, one input at a time: a score, and an index with it for sorting; for a token, its
 /// probability, and the sum for the mean over a word.
 const LABEL_BYTES: usize = 12;
 
@@ -32,17 +32,17 @@ pub(crate) struct ResponseLimits {
 
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// Values of one vector.
+    /// Number of values of one vector.
     dim: usize,
-    /// Owner of one vector, for messages: input or token.
+    /// Owner of a vector in messages: input or token.
     owner: &'static str,
-    /// Values in one response.
+    /// Maximum values in one response.
     limit: usize,
-    /// Bytes for its writing, whatever the number of its vectors.
+    /// Bytes for writing it, independent of the number of its vectors.
     writing: usize,
 }
 
-/// Cost of one response as far as it is known.
+/// Cost of one response as far as known.
 #[derive(Debug)]
 pub(crate) struct ResponseCost {
     size: Size,
@@ -56,7 +56,7 @@ impl ResponseLimits {
         let Capabilities { embed, classify, classify_tokens, .. } = capabilities;
         let num_token_labels = classify_tokens.as_ref().map_or(0, |classify| classify.labels.len());
         let (dim, token_dim) = embed.as_ref().map_or((0, num_token_labels), |embed| (embed.dim, embed.token_dim));
-        // A reranker's prompt has two logits at most.
+        // A reranker's prompt has at most two logits.
         let num_logits = classify.as_ref().map_or(2, |classify| classify.labels.len());
         let longest = longest.saturating_mul(token_dim);
         let [of_labels, of_token_labels] = [num_logits, num_token_labels].map(|labels| labels * LABEL_BYTES);
@@ -72,7 +72,7 @@ impl ResponseLimits {
         }
     }
 
-    /// The cost of an empty response, which grows in `share`.
+    /// Cost of an empty response, to be counted in `share`.
     pub(crate) fn cost(&self, wanted: Wanted, share: Arc<Share>) -> ResponseCost {
         let size = match wanted {
             Wanted::Embedding => self.embedding,
@@ -87,14 +87,14 @@ impl ResponseCost {
     /// Adds the vectors of more inputs, or tokens.
     ///
     /// # Errors
-    /// [`Error::Validation`] for more than one request may ask for, [`Error::Overloaded`] while others hold the limit.
+    /// [`Error::Validation`] beyond the limit of a request, [`Error::Overloaded`] while others hold the limit.
     pub(crate) fn grow(&mut self, vectors: usize, field: &'static str) -> Result<(), Error> {
         let Size { dim, owner, limit, writing } = self.size;
         let writing = if self.values == 0 { writing } else { 0 };
         let values = self.values.saturating_add(vectors.saturating_mul(dim));
         if values > limit {
             let problem = format!(
-                "asks for {values} values or more, {dim} for each {owner}; the limit is {limit} in a request, send several"
+                "asks for {values} values or more, {dim} for each {owner}; the limit is {limit} in a request, split it"
             );
             return Err(Error::invalid(field, problem));
         }
@@ -102,7 +102,7 @@ impl ResponseCost {
         self.share.grow(vectors.saturating_mul(dim * size_of::<f32>() + VECTOR_OVERHEAD).saturating_add(writing))
     }
 
-    /// The share that holds the response's bytes.
+    /// Share that holds the response's bytes.
     pub(crate) fn into_share(self) -> Arc<Share> {
         self.share
     }
@@ -129,7 +129,7 @@ mod tests {
             cost.grow(1, "inputs").unwrap();
             let error = cost.grow(1, "inputs").unwrap_err();
             let text = format!(
-                "`inputs` asks for {} values or more, {DIM} for each {owner}; the limit is {limit} in a request, send several",
+                "`inputs` asks for {} values or more, {DIM} for each {owner}; the limit is {limit} in a request, split it",
                 limit + DIM
             );
             assert!(matches!(error, Error::Validation { .. }) && error.to_string() == text, "{error}");

@@ -1,15 +1,15 @@
-//! Quota of texts and ids that are tokenized or decoded without a forward pass, which the queue's limits never see.
+//! Quota of texts and ids that are tokenized or decoded without a forward pass, to which the queue's limits do not apply.
 //!
-//! A token takes a few hundred bytes of memory while it is shown. The quota counts bytes of text, one more for each text,
-//! and ids. A byte gives one token at most unless normalisation makes a text longer, so what a request's tokens may be
-//! after normalisation has the same limit.
+//! A shown token takes a few hundred bytes of memory. The quota counts bytes of text, one more for each text, and ids. A byte
+//! gives at most one token unless normalisation makes the text longer, so the number of a request's tokens after normalisation
+//! has the same limit.
 
 use super::quota::{Quota, Share};
 use crate::error::{Error, Resource};
 use crate::flow::Account;
 use std::sync::Arc;
 
-/// Limit of one request: bytes of text, ids, or tokens that are shown.
+/// Limit of one request: bytes of text, ids, or shown tokens.
 pub(crate) const MAX_OF_REQUEST: usize = 1 << 20;
 
 /// Limit of all requests together.
@@ -34,7 +34,7 @@ impl TokenizeQuota {
     /// The share of one request of an account; `unit` names in messages what `amount` counts.
     ///
     /// # Errors
-    /// [`Error::Validation`] for more than one request may bring, [`Error::Overloaded`] while others hold the limit.
+    /// [`Error::Validation`] beyond the limit of a request, [`Error::Overloaded`] while others hold the limit.
     pub(crate) fn admit(
         &self,
         account: Account,

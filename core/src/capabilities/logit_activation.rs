@@ -1,4 +1,4 @@
-//! Functions that make logits scores.
+//! Functions that turn logits into scores.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
-//! Capabilities of a model: the set of answers that it can give, and for each what the routes must know.
+//! Capabilities of a model: the answers that it can give, and the properties of each that routes need.
 //!
-//! They are made once, when the checkpoint is read. Routes, `/info`, errors, the log and tools all read them.
+//! They are built once, when the checkpoint is read. Routes, `/info`, errors, the log and tools all read them.
 
 mod logit_activation;
 mod recipe;
@@ -40,22 +40,22 @@ pub struct Capabilities {
 pub struct Embed {
     /// Width of a text's vector.
     pub dim: usize,
-    /// Values of a vector that a request gets where it does not ask for a number of them, from 1 to `dim`; all when absent.
+    /// Default for a request's `dimensions`, from 1 to `dim`; all values when absent.
     pub truncate_dim: Option<usize>,
-    /// Width of a token's final state; the largest of a model of several parts.
+    /// Width of a token's final state; the largest of several sub-models.
     pub token_dim: usize,
-    /// Pooling of token states into one vector, which has the vectors of all modes one after another; nearly always one.
+    /// Pooling modes, usually one; the vectors of several are concatenated.
     pub pooling: Vec<Pooling>,
-    /// Prompts that stand before a text.
+    /// Prompts for texts.
     pub prompts: Prompts,
-    /// Adapters that a request may choose, in the order of their numbers; none in most models.
+    /// Tasks that a request may choose, in the order of their numbers; empty for most models.
     pub tasks: Vec<TaskProfile>,
-    /// The model's own modules scale the vectors of texts without a task to unit length.
+    /// True if the model's own modules scale the vectors of texts without a task to unit length.
     pub normalizes: bool,
 }
 
 impl Embed {
-    /// Values of a vector that a request gets where it does not ask for a number of them.
+    /// Values of a vector for a request without `dimensions`.
     pub fn default_dim(&self) -> usize {
         self.truncate_dim.unwrap_or(self.dim)
     }
@@ -79,9 +79,9 @@ pub struct TaskProfile {
     pub task: String,
     /// Prompt that stands before a text of this task, unless the request chooses one; it may be empty.
     pub instruction: String,
-    /// Tokens of a text of this task at most, where that is not what its part takes.
+    /// Maximum tokens of a text of this task; the sub-model's limit when absent.
     pub max_input_length: Option<usize>,
-    /// Index of the [part](crate::ModelInfo::parts) of the model that takes the texts of this task.
+    /// Index of the [sub-model](crate::ModelInfo::parts) for texts of this task.
     pub part: usize,
     /// As [`Prompts::excluded`], for texts of this task.
     pub excludes_prompts: bool,
@@ -89,12 +89,12 @@ pub struct TaskProfile {
     pub normalizes: bool,
 }
 
-/// Way in which a document is scored against a query.
+/// Method of scoring a document against a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rerank {
-    /// Cosine of the vectors of both; the model embeds.
+    /// Cosine of the two embeddings.
     Cosine,
-    /// Logits after a prompt with both: that of a token, or its difference to the logit of another.
+    /// Logits after a prompt with both: the logit of one token, or the difference between the logits of two.
     Prompt(RerankTemplate),
     /// The single logit of a classifier for the pair.
     Pair,
@@ -115,29 +115,29 @@ impl Rerank {
 pub struct Classify {
     /// Names by index.
     pub labels: Vec<String>,
-    /// Prompts that stand before a text; not before a pair.
+    /// Prompts for texts; pairs have none.
     pub prompts: Prompts,
-    /// What makes the logits of an input its scores.
+    /// Function that turns the logits of an input into its scores.
     pub activation: LogitActivation,
-    /// What makes the single logit of a pair the score that the model was trained for: for `/v1/score`, where `/rerank` always
-    /// gives a probability.
+    /// Function that turns the single logit of a pair into the score that the model was trained for, for `/v1/score`; `/rerank`
+    /// always gives a probability.
     pub pair_activation: LogitActivation,
 }
 
 impl Classify {
-    /// A classifier that says nothing else than its labels: one is a probability by itself, several share it.
+    /// A classifier that specifies only its labels: sigmoid for a single label, softmax for several.
     pub fn of_labels(labels: Vec<String>, prompts: Prompts) -> Self {
         let activation = if labels.len() == 1 { LogitActivation::Sigmoid } else { LogitActivation::Softmax };
         Self { labels, prompts, activation, pair_activation: LogitActivation::Sigmoid }
     }
 }
 
-/// Classification of the tokens of a text. Scores are probabilities that the labels of a token share, or their logits.
+/// Token classification. Scores are softmax probabilities over the labels of a token, or the logits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassifyTokens {
     /// Names by index.
     pub labels: Vec<String>,
-    /// Indices in the order of the names, and of equal names the last.
+    /// Indices in the order of the names; the last index for equal names.
     pub by_name: Vec<u32>,
 }
 
@@ -156,7 +156,7 @@ pub struct Prompts {
     pub by_name: BTreeMap<String, String>,
     /// The prompt put before every text when a request names none.
     pub default: Option<String>,
-    /// The model's pooling leaves the tokens of a prompt out, which is not computed: texts with a prompt are refused.
+    /// True if the model's pooling excludes the tokens of a prompt. That is not implemented: texts with a prompt are refused.
     pub excluded: bool,
 }
 
@@ -228,7 +228,7 @@ impl Capabilities {
         Self { rerank, classify: Some(classify), max_input_length, ..Self::default() }
     }
 
-    /// Those of a classifier of tokens.
+    /// Those of a token classifier.
     pub fn token_classifier(labels: Vec<String>, max_input_length: usize) -> Self {
         Self { classify_tokens: Some(ClassifyTokens::new(labels)), max_input_length, ..Self::default() }
     }
@@ -252,7 +252,7 @@ impl Capabilities {
         }
     }
 
-    /// The prompts that stand before a text that is shown token by token.
+    /// Prompts for texts that are shown token by token.
     pub fn text_prompts(&self) -> Option<&Prompts> {
         self.embed.as_ref().map(|embed| &embed.prompts).or(self.classify.as_ref().map(|classify| &classify.prompts))
     }
@@ -266,7 +266,7 @@ impl Capabilities {
         let token_labels = self.classify_tokens.as_ref().map(|classify| classify.labels.len());
         match (&self.embed, &self.rerank, labels) {
             _ if self.max_input_length == 0 => Err("takes no tokens"),
-            _ if token_labels == Some(0) => Err("is a classifier of tokens without labels"),
+            _ if token_labels == Some(0) => Err("is a token classifier without labels"),
             (Some(_), ..) if token_labels.is_some() => Err("has two answers for each token"),
             (None, None, None) if token_labels.is_none() => Err("answers nothing"),
             (Some(Embed { dim: 0, .. } | Embed { token_dim: 0, .. }), ..) => Err("makes vectors without values"),

@@ -43,7 +43,7 @@ fn contradictions_are_refused() {
         (Capabilities { embed: None, ..embedder() }, "by cosine"),
         (Capabilities { rerank: Some(Rerank::Pair), ..classifier(3) }, "reranks pairs"),
         (Capabilities { rerank: Some(Rerank::Pair), ..embedder() }, "reranks pairs"),
-        (Capabilities::token_classifier(vec![], 8), "tokens without labels"),
+        (Capabilities::token_classifier(vec![], 8), "token classifier without labels"),
         (Capabilities { classify_tokens: tokens().classify_tokens, ..embedder() }, "two answers for each token"),
     ] {
         let found = capabilities.check().unwrap_err();

@@ -1,4 +1,4 @@
-//! Encoder: one input to token ids, with prompt, special tokens, truncation and limits.
+//! Encoder of one input to token ids, with prompt, special tokens, truncation and limits.
 
 use super::growth::Growth;
 use super::options::{Choices, ResolvedOptions};
@@ -12,10 +12,10 @@ use crate::request::{EncodeLimits, EncodeOptions, Input, Place, SharedText, Trun
 use std::collections::HashSet;
 use tokenizers::{Encoding, PostProcessor, Tokenizer};
 
-/// Bytes of a token that few texts exceed on average.
+/// Mean bytes per token that few texts exceed.
 const USUAL_TOKEN: usize = 8;
 
-/// Tokens that are assumed around a text at most: special tokens, and the prompt of a reranker.
+/// Maximum number of tokens assumed around a text: special tokens and a reranker's prompt.
 const MAX_AROUND: usize = 64;
 
 /// Encodes inputs for one model. Shared by the tokenization workers.
@@ -27,7 +27,7 @@ pub(crate) struct Encoder {
     pub(super) bound: TruncationBound,
     pub(super) growth: Growth,
     pub(super) limits: EncodeLimits,
-    /// The end to cut where a request does not say which.
+    /// End to truncate for requests without a direction.
     direction: TruncationDirection,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Encoded {
     pub(crate) tokens: Tokens,
     /// Characters of the input's texts.
     pub(crate) characters: usize,
-    /// The input had more tokens.
+    /// True if the input was truncated.
     pub(crate) is_truncated: bool,
 }
 
@@ -68,11 +68,11 @@ pub(super) struct FittedText {
 }
 
 impl Encoder {
-    /// Of the tokenizer's truncation only the direction counts, for requests that do not say which end to cut.
+    /// Of the tokenizer's truncation settings only the direction is used, for requests without one.
     ///
     /// # Errors
     /// [`Error::Validation`] or [`Error::Tokenization`] if the template does not fit tokenizer and model, or the tokenizer
-    /// may do more with a text than is allowed.
+    /// exceeds the limits on its work.
     pub(crate) fn new(
         mut tokenizer: Tokenizer,
         template: Option<RerankTemplate>,
@@ -96,7 +96,7 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Options of a request that may choose one of these prompts and tasks for its texts.
+    /// Resolved options of a request, which may choose one of these prompts and tasks for its texts.
     ///
     /// # Errors
     /// [`Error::Validation`] if the options do not fit the model.
@@ -133,10 +133,10 @@ impl Encoder {
         }
         // The tokenizer's files may know more tokens than the model has rows for.
         self.check_ids(&ids, place)?;
-        let tokens = match token_type_ids.is_empty() {
-            true => Tokens::new(ids),
-            false => Tokens::new(ids).with_token_types(token_type_ids).map_err(|error| place.untokenizable(error))?,
-        };
+        let mut tokens = Tokens::new(ids);
+        if !token_type_ids.is_empty() {
+            tokens = tokens.with_token_types(token_type_ids).map_err(|error| place.untokenizable(error))?;
+        }
         Ok(Encoded { tokens: tokens.with_task(options.task), characters, is_truncated })
     }
 
@@ -169,7 +169,7 @@ impl Encoder {
         self.bound.encoded_bytes(len, options.max_tokens)
     }
 
-    /// The types of tokens, empty if the model tells none apart or they are all of type 0.
+    /// Token types; empty if the model has none or all are 0.
     fn token_types(&self, type_ids: &[u32], place: Place) -> Result<Vec<u32>, Error> {
         let limit = self.limits.token_types;
         match type_ids.iter().max() {
@@ -182,8 +182,8 @@ impl Encoder {
         }
     }
 
-    /// Ids with those that the post-processor adds. Too long pairs are cut as `longest_first` does: the longer text first,
-    /// and both to equal lengths if that is not enough; where the request gives a number of tokens, only the second text.
+    /// Ids, including the special tokens that the post-processor adds. Pairs that are too long are truncated as
+    /// [`longest_first`] does, or only in the second text if the request gives a number of tokens.
     fn encode_text(&self, texts: Texts<'_>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
         let FittedText { whole, is_truncated, .. } = self.fit_text(texts, place, options)?;
         let token_type_ids = self.token_types(whole.get_type_ids(), place)?;
@@ -235,7 +235,7 @@ impl Encoder {
         }
         let first = first.cut_to(lens[0], options.direction);
         let second = second.map(|second| second.cut_to(lens[1], options.direction));
-        // Post-processing, which pieces have behind them, would trim their offsets again.
+        // Pieces are post-processed already; doing it again would trim their offsets again.
         let offsets = if options.offsets { first.get_offsets().to_vec() } else { Vec::new() };
         let whole = self
             .tokenizer
@@ -268,7 +268,7 @@ impl Encoder {
         }
     }
 
-    /// [`pieces`](Self::pieces) of a pair's first text, made once for all pairs of the request that have the same.
+    /// [`pieces`](Self::pieces) of a pair's first text, made once for all pairs of the request with the same text.
     fn pieces_of_first(&self, text: &SharedText, place: Place, options: &ResolvedOptions) -> Result<Pieces, Error> {
         let encode = || self.pieces(text, place, options);
         let of_all = || Some((text.clone(), encode().ok()?.kept_for(options.max_tokens, options.direction)));
@@ -297,22 +297,22 @@ impl Encoder {
         Ok(None)
     }
 
-    /// Tokens without special ones; of a text that is far too long, those of the part that is kept, and the byte at which it begins.
+    /// Tokens without special ones. Of a text that is far too long, only the tokens of the kept part, and the byte at which it begins.
     fn pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Pieces, Error> {
         let invalid = |problem| place.invalid(problem);
         let encode = |text: &str| self.encode_part(text, place, options);
         let part = self.bound.part(text, options.max_tokens, options.direction).map_err(invalid)?;
         let pieces = encode(part)?;
-        // Normalisation may have left little of it.
-        match part.len() < text.len() && pieces.len() <= options.max_tokens {
-            true => Ok(Pieces::new(encode(whole(text).map_err(invalid)?)?, 0)),
-            // A part is the beginning or the end of the text.
-            false if text.starts_with(part) => Ok(Pieces::new(pieces, 0)),
-            false => Ok(Pieces::new(pieces, text.len() - part.len())),
+        // Normalisation may have left too little of the part.
+        if part.len() < text.len() && pieces.len() <= options.max_tokens {
+            return Ok(Pieces::new(encode(whole(text).map_err(invalid)?)?, 0));
         }
+        // A part is the beginning or the end of the text.
+        let begin = if text.starts_with(part) { 0 } else { text.len() - part.len() };
+        Ok(Pieces::new(pieces, begin))
     }
 
-    /// The encoding of a text or of a part of it, in which the beginning of the request's prompt is that of all texts.
+    /// Encoding of a text or a part of it. The beginning of the request's prompt is encoded once for all texts.
     fn encode_part(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Encoding, Error> {
         self.growth.check_text(&self.tokenizer, text).map_err(|problem| place.invalid(problem))?;
         let untokenizable = |error| place.untokenizable(error);

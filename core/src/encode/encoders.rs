@@ -1,13 +1,13 @@
-//! Encoders of a model's parts, of which there is nearly always one.
+//! Encoders of a model's sub-models; most models have a single one.
 
 use super::encoder::Encoder;
 use super::options::{Choices, ResolvedOptions};
 use crate::error::Error;
 use crate::request::EncodeOptions;
 
-/// An encoder for each part of a model. Shared by the tokenization workers.
+/// An encoder for each sub-model. Shared by the tokenization workers.
 pub(crate) struct Encoders {
-    /// For inputs without a task.
+    /// Encoder of inputs without a task.
     first: Encoder,
     others: Vec<Encoder>,
 }
@@ -31,7 +31,7 @@ impl Encoders {
         index.checked_sub(1).and_then(|index| self.others.get(index)).unwrap_or(&self.first)
     }
 
-    /// Options of a request that may choose one of these prompts and tasks for its texts, within the limits of the part that takes them.
+    /// Resolved options of a request, which may choose one of these prompts and tasks, within the limits of the selected sub-model.
     ///
     /// # Errors
     /// [`Error::Validation`] if the options do not fit the model.

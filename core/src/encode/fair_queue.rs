@@ -1,23 +1,23 @@
-//! Fair queue of the tokenization workers: which account's and which request's next item is worked on.
+//! Fair queue of the tokenization workers: order of the accounts' items.
 //!
-//! Accounts share the workers equally, whatever number of requests they have: next is the account of which the least bytes
-//! have been worked on while it had work (start-time fair queueing), and of its requests the one whose turn it is
-//! ([`RequestTurns`]). An account that comes back from a pause is level with those that wait and goes before them, so a
-//! short item of an account that has little waits for the items that run only.
+//! Accounts share the workers equally, regardless of their number of requests: the account with the least virtual time is
+//! next (start-time fair queueing), with the request whose turn it is ([`RequestTurns`]). The virtual time of an account
+//! counts the bytes encoded for it. After a pause it starts at the system's virtual time and goes before accounts at the
+//! same time, so a short item of an account with little work waits only for the running items.
 
 use super::request_turns::{RequestTurns, Turn};
 use crate::flow::Account;
 use std::collections::{BTreeSet, HashMap};
 
-/// Bytes of long items at most that are worked on at once, beside one item of any size: encoding takes some hundred bytes of
-/// memory for each.
+/// Maximum bytes of long items that are encoded at once, except that one item may have any size: encoding takes some hundred
+/// bytes of memory per byte.
 const MAX_AT_WORK: u64 = 4 << 20;
 
-/// Bytes at most that an account may have had more than the one whose turn it is, for its short items to be taken while that
-/// one's long item cannot be: twice what is worked on at once, so that its queries wait only where it takes more than its share.
+/// Maximum virtual time by which an account may be ahead for its short items to run while the long item of the account whose turn it
+/// is cannot: twice the bytes encoded at once, so that its queries wait only if it takes more than its share.
 const MAX_AHEAD: u64 = 2 * MAX_AT_WORK;
 
-/// Place of an account in the order: bytes that it has had, those that come from a pause first, then in the order of arrival.
+/// Place of an account in the order: its virtual time, false first for accounts after a pause, then the order of arrival.
 type Place = (u64, bool, u64, Account);
 
 /// Accounts with items that wait.
@@ -26,16 +26,16 @@ pub(super) struct FairQueue<T> {
     accounts: HashMap<Account, Line<T>>,
     /// Accounts with items that wait.
     order: BTreeSet<Place>,
-    /// Accounts without such items that have had more bytes than those whose turn it is.
+    /// Accounts without waiting items whose virtual time is ahead of the system's.
     ahead: BTreeSet<(u64, Account)>,
-    /// Bytes that the account whose turn it is has had.
+    /// System virtual time: the virtual time of the account whose turn it is.
     clock: u64,
     arrivals: u64,
-    /// Items that may run at once.
+    /// Number of items that may run at once.
     workers: usize,
     running: usize,
     running_long: usize,
-    /// Bytes of the long items that run.
+    /// Bytes of the running long items.
     long_bytes: u64,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct FairQueue<T> {
 #[derive(Debug)]
 struct Line<T> {
     requests: RequestTurns<T>,
-    /// Bytes that the account has had, as if it had had as many as the others while it had no work.
+    /// Virtual time of the account, in bytes. A pause advances it to the system's.
     served: u64,
-    /// Its place in the order, while items wait.
+    /// Place in the order while items wait.
     place: Option<Place>,
     running: usize,
 }
@@ -70,7 +70,7 @@ impl<T: Clone> FairQueue<T> {
         self.line(account, false).requests.push(account, request, cost);
     }
 
-    /// Adds the next item of a request whose turn has begun and is not done; it may run at the same time.
+    /// Adds the next item of a request whose current item is still running; both may run at the same time.
     pub(super) fn push_next(&mut self, turn: &Turn<T>, cost: u64) {
         self.line(turn.account, true).requests.push_next(turn, cost);
     }
@@ -95,8 +95,8 @@ impl<T: Clone> FairQueue<T> {
         line
     }
 
-    /// The item to run next, if one may run now. One more than `workers` runs where all others are long: it is short, and
-    /// does not wait for them.
+    /// The item to run next, if one may run now. If all running items are long, a short one may run in addition to `workers`,
+    /// so that it does not wait for them.
     pub(super) fn take(&mut self) -> Option<Turn<T>> {
         let all_run = self.running >= self.workers;
         if all_run && (self.running > self.workers || self.running_long < self.workers) {
@@ -120,19 +120,20 @@ impl<T: Clone> FairQueue<T> {
         line.running += 1;
         line.served = line.served.saturating_add(turn.cost.max(1));
         line.place = None;
-        match line.requests.is_empty() {
-            true => drop(self.ahead.insert((line.served, turn.account))),
-            false => drop(self.line(turn.account, true)),
+        if line.requests.is_empty() {
+            self.ahead.insert((line.served, turn.account));
+        } else {
+            self.line(turn.account, true);
         }
         Some(turn)
     }
 
-    /// The item may run beside those that do.
+    /// True if the item may run in addition to the running ones.
     fn fits(&self, turn: &Turn<T>) -> bool {
         turn.is_short() || self.long_bytes == 0 || self.long_bytes.saturating_add(turn.cost) <= MAX_AT_WORK
     }
 
-    /// An item is done.
+    /// Removes a finished item.
     pub(super) fn done(&mut self, turn: &Turn<T>) {
         self.running -= 1;
         if !turn.is_short() {
@@ -145,7 +146,7 @@ impl<T: Clone> FairQueue<T> {
         self.forget();
     }
 
-    /// Forgets the accounts without work that have not had more than their share.
+    /// Forgets accounts without work whose virtual time is not ahead of the system's.
     fn forget(&mut self) {
         let Self { accounts, ahead, clock, running, order, .. } = self;
         let until = if *running == 0 && order.is_empty() { u64::MAX } else { *clock };

@@ -1,24 +1,24 @@
-//! Growth of texts while they are tokenized or decoded: what a request's text becomes has a limit, whatever the model's files
-//! make of it.
+//! Growth of texts while they are tokenized or decoded: the size that a request's text may reach is limited, whatever the
+//! model's files do with it.
 
 use crate::tokenizer_limits::{of_decoder, of_normalizer};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokenizers::{NormalizedString, Normalizer, Tokenizer};
 
-/// Times its length that a text may have after normalisation.
+/// Maximum ratio of a text's length after normalisation to its length before.
 const MAX_GROWTH: u64 = 8;
 
-/// Bytes that it may have in any case.
+/// Bytes that a normalised text may always have.
 const ALWAYS: u64 = 1 << 20;
 
-/// Bytes of the parts in which a text is normalised to see how long it becomes.
+/// Bytes of the parts in which a text is normalised to measure its length.
 const PART: usize = 1 << 10;
 
-/// Bytes of text at most that one request decodes.
+/// Maximum bytes of text that one request decodes.
 pub(crate) const MAX_DECODED: u64 = 32 << 20;
 
-/// Bytes at most that a tokenizer makes of one byte.
+/// Maximum bytes that a tokenizer makes of one byte.
 #[derive(Debug)]
 pub(super) struct Growth {
     normalizer: u64,
@@ -29,7 +29,7 @@ pub(super) struct Growth {
 
 impl Growth {
     /// # Errors
-    /// The tokenizer makes more of a text than is allowed; the rest of a sentence.
+    /// The tokenizer expands texts more than allowed; the rest of a sentence.
     pub(super) fn new(tokenizer: &Tokenizer, vocab: &HashMap<String, u32>, vocab_size: usize) -> Result<Self, String> {
         let mut token_bytes = vec![0; vocab_size];
         for (token, &id) in vocab {
@@ -44,7 +44,7 @@ impl Growth {
         })
     }
 
-    /// Checks that a text does not become too long. Most cannot; the others are normalised part by part.
+    /// Checks that a text does not become too long. Most texts cannot; the others are normalised part by part.
     ///
     /// # Errors
     /// The rest of a sentence about the text.
@@ -64,7 +64,7 @@ impl Growth {
             bytes += part.get().len() as u64;
             if bytes > limit {
                 return Err(format!(
-                    "has {length} bytes, of which normalisation makes more than {limit}; the limit is {MAX_GROWTH} times \
+                    "has {length} bytes, which normalisation expands to more than {limit}; the limit is {MAX_GROWTH} times \
                      the length, or {ALWAYS}"
                 ));
             }
@@ -85,10 +85,10 @@ impl Growth {
     /// They are more than a request may decode; the rest of a sentence.
     pub(super) fn count_decoded(&self, ids: &[u32], decoded: &AtomicU64) -> Result<(), String> {
         let bytes = self.most_decoded(ids);
-        match decoded.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_DECODED {
-            true => Ok(()),
-            false => Err(format!("may become more than {MAX_DECODED} bytes of text, which is the limit in a request")),
+        if decoded.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_DECODED {
+            return Ok(());
         }
+        Err(format!("may become more than {MAX_DECODED} bytes of text, which is the limit in a request"))
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use tokenizers::Encoding;
 
-/// Names of prompts or tasks at most that an error lists.
+/// Maximum number of prompt or task names that an error lists.
 const MAX_NAMES: usize = 20;
 
 /// The prompts and tasks among which a request may choose for an answer.
@@ -35,27 +35,27 @@ impl<'a> Choices<'a> {
         embed.map_or_else(Self::default, |embed| Self { prompts: Some(&embed.prompts), tasks: &embed.tasks })
     }
 
-    /// Index of the part of the model that takes texts of a task; the first for a task that the model does not have.
+    /// Index of the sub-model for texts of a task; 0 for a task that the model does not have.
     pub(super) fn part(self, task: Option<&str>) -> usize {
         let profile = task.and_then(|task| self.tasks.iter().find(|profile| profile.task == task));
         profile.map_or(0, |profile| profile.part)
     }
 }
 
-/// [`EncodeOptions`] without gaps, and what the inputs of one request share while they are encoded.
+/// [`EncodeOptions`] with all defaults filled in, and state that the inputs of one request share while they are encoded.
 #[derive(Debug)]
 pub(crate) struct ResolvedOptions {
     pub(super) prompt: Option<String>,
     /// Field of the request that asks for the prompt; `None` if it is the model's default.
     pub(super) prompt_field: Option<&'static str>,
     pub(super) task: TaskId,
-    /// Index of the part of the model that takes the inputs.
+    /// Index of the sub-model for the inputs.
     pub(super) part: usize,
     pub(super) truncate: bool,
-    /// Tokens of an input at most.
+    /// Maximum tokens of an input.
     pub(super) max_tokens: usize,
     pub(super) direction: TruncationDirection,
-    /// Of a pair that is too long, only the second text is cut.
+    /// True to truncate only the second text of a pair.
     pub(super) cuts_documents_only: bool,
     pub(super) add_special_tokens: bool,
     /// Encodings have offsets, in characters.
@@ -142,7 +142,7 @@ impl ResolvedOptions {
         self.share.as_ref().map_or(Ok(()), |share| share.grow(bytes))
     }
 
-    /// What the inputs of the request share has been encoded.
+    /// True once the text that the inputs of the request share has been encoded.
     pub(crate) fn has_shared(&self) -> bool {
         self.head.get().is_some() || self.first.get().is_some()
     }
@@ -152,7 +152,7 @@ impl ResolvedOptions {
         Self { offsets: true, ..self }
     }
 
-    /// Bytes that are put before a text.
+    /// Bytes of the prompt before a text.
     pub(crate) fn prompt_len(&self) -> usize {
         self.prompt.as_ref().map_or(0, String::len)
     }
@@ -165,7 +165,7 @@ impl ResolvedOptions {
         }
     }
 
-    /// Removes ids at one end of `ids[kept..]` until there are as many as allowed with `added` more.
+    /// Removes ids at one end of `ids[kept..]` until the rest and `added` more tokens fit the limit.
     pub(super) fn cut(&self, ids: &mut Vec<u32>, kept: usize, added: usize) {
         let excess = (ids.len() + added).saturating_sub(self.max_tokens);
         match self.direction {
@@ -175,19 +175,19 @@ impl ResolvedOptions {
     }
 
     /// # Errors
-    /// [`Error::TooLong`] if `kept` tokens, which are not cut, leave no room for a document.
+    /// [`Error::TooLong`] if the first `kept` tokens, which are not truncated, leave no room for a document.
     pub(super) fn check_room(&self, kept: usize, place: Place) -> Result<(), Error> {
         if kept < self.max_tokens {
             return Ok(());
         }
         let limit = self.max_tokens;
         Err(place.too_long(format!(
-            "has no room behind a query of {kept} tokens, special ones included; the limit is {limit}"
+            "has no room after a query of {kept} tokens, special tokens included; the limit is {limit}"
         )))
     }
 
     /// # Errors
-    /// [`Error::TooLong`] where too long inputs are not truncated. `is_part`: of what is too long, only a part was encoded.
+    /// [`Error::TooLong`] if inputs that are too long are not truncated. `is_part`: only a part of the input was encoded.
     pub(super) fn check_truncation(&self, len: usize, is_part: bool, place: Place) -> Result<(), Error> {
         if self.truncate {
             return Ok(());
@@ -203,10 +203,10 @@ fn unknown_prompt(name: &str, prompts: Option<&Prompts>) -> Error {
     Error::invalid("prompt_name", format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)))
 }
 
-/// The profile of a task, with its number.
+/// Profile and number of a task.
 ///
 /// # Errors
-/// The model has none; the error names those that it has.
+/// The model does not have the task; the error lists its tasks.
 fn numbered<'a>(task: &str, profiles: &'a [TaskProfile]) -> Result<(TaskId, &'a TaskProfile), Error> {
     match (1..=u8::MAX).zip(profiles).find(|(_, profile)| profile.task == task) {
         Some((number, profile)) => Ok((TaskId(number), profile)),

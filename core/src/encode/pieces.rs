@@ -6,9 +6,9 @@ use tokenizers::Encoding;
 /// Tokens of a text without special ones.
 #[derive(Debug, Clone)]
 pub(crate) struct Pieces {
-    /// All of them, or those at the end that is kept.
+    /// All tokens, or the tokens at the end that is kept.
     encoding: Encoding,
-    /// Number of all.
+    /// Number of all tokens.
     len: usize,
     /// Byte of the text at which its offsets begin.
     pub(crate) start: usize,
@@ -24,13 +24,13 @@ impl Pieces {
         self.len
     }
 
-    /// The same without tokens that no input of `max_tokens` has, for a text that many pairs have.
+    /// Truncates to the tokens that an input of `max_tokens` can have, for a text that many pairs share.
     pub(crate) fn kept_for(mut self, max_tokens: usize, direction: TruncationDirection) -> Self {
         cut(&mut self.encoding, max_tokens, direction);
         self
     }
 
-    /// The tokens, at most so many.
+    /// The tokens, truncated to a maximum number.
     pub(crate) fn cut_to(mut self, len: usize, direction: TruncationDirection) -> Encoding {
         cut(&mut self.encoding, len, direction);
         self.encoding
@@ -43,7 +43,7 @@ fn cut(encoding: &mut Encoding, len: usize, direction: TruncationDirection) {
     if excess == 0 {
         return;
     }
-    // The library's own truncation makes encodings of all that is cut off, and is slow where little is left.
+    // The library's truncation makes encodings of everything that is cut off, and is slow if little is left.
     let kept = match direction {
         TruncationDirection::Left => excess..encoding.len(),
         TruncationDirection::Right => 0..len,
@@ -61,14 +61,12 @@ fn cut(encoding: &mut Encoding, len: usize, direction: TruncationDirection) {
     );
 }
 
-/// Tokens that are left of a pair that is cut to `max` together: of the longer text first, and of both to equal lengths if that is not enough, as
-/// `longest_first` of Hugging Face's tokenizers does.
+/// Lengths of a pair after truncation to `max` tokens together, as `longest_first` of Hugging Face's tokenizers does: first the longer text
+/// is truncated, then both to equal lengths.
 pub(crate) fn longest_first([first, second]: [usize; 2], max: usize) -> [usize; 2] {
     let shorter = first.min(second);
-    let (shorter, longer) = match shorter + shorter <= max {
-        true => (shorter, max - shorter),
-        false => (max / 2, max - max / 2),
-    };
+    let shorter = if shorter + shorter <= max { shorter } else { max / 2 };
+    let longer = max - shorter;
     if first > second { [longer, shorter] } else { [shorter, longer] }
 }
 

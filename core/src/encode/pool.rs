@@ -28,7 +28,7 @@ pub(crate) struct TokenizerPool {
 /// State that the workers share.
 struct Shared {
     queue: Mutex<State>,
-    /// Something may run, or the pool is gone.
+    /// Signal that an item may run or the pool is gone.
     changed: Condvar,
 }
 
@@ -37,22 +37,22 @@ struct State {
     closed: bool,
 }
 
-/// What the pool has to know of a request's items beside the work.
+/// Properties of a request's items that the pool needs for its order.
 pub(crate) struct Turns<C> {
     /// Account of the request.
     pub(crate) account: Account,
-    /// The first item makes what the others share, and runs alone: they would wait for it on threads that others need.
+    /// True if the first item encodes a text that the others share. It runs alone, because the others would block threads while they wait.
     pub(crate) first_alone: bool,
-    /// Bytes of an item that are worked on.
+    /// Bytes of an item that are encoded.
     pub(crate) cost: C,
 }
 
-/// A request's items and what is done with them.
+/// Items of a request and the work on them.
 trait Request: Send + Sync {
     /// Takes the next item, if one is left.
     fn begin(self: Arc<Self>) -> Option<Begun>;
 
-    /// Cost of the item that is next, if one is left.
+    /// Cost of the next item, if one is left.
     fn next(&self) -> Option<u64>;
 }
 
@@ -60,7 +60,7 @@ trait Request: Send + Sync {
 struct Begun {
     /// Works on it.
     run: Box<dyn FnOnce(&Encoders)>,
-    /// The items after it have to wait until it is done.
+    /// True if later items must wait until it is done.
     alone: bool,
 }
 
@@ -70,7 +70,7 @@ impl TokenizerPool {
     pub(crate) fn new(encoders: Encoders, workers: usize) -> Result<Self, InvalidSetting> {
         let queue = Mutex::new(State { queue: FairQueue::new(workers), closed: false });
         let pool = Self { encoders: Arc::new(encoders), shared: Arc::new(Shared { queue, changed: Condvar::new() }) };
-        // The one more is for short items while all others run long ones.
+        // The additional worker is for short items while all others run long ones.
         for index in 0..=workers {
             let (encoders, shared) = (Arc::clone(&pool.encoders), Arc::clone(&pool.shared));
             std::thread::Builder::new()
@@ -91,7 +91,7 @@ impl TokenizerPool {
 
     /// Encodes a text, so that the first request finds warm caches.
     pub(crate) fn warm_up(&self) {
-        // A failure to encode it is the requests' concern.
+        // Requests report a failure to encode.
         self.encoders.all().for_each(|encoder| drop(encoder.tokenizer.encode_fast(WARM_UP_TEXT, true)));
     }
 
@@ -104,8 +104,8 @@ impl TokenizerPool {
         work_on(&self.encoders, place, item, work)
     }
 
-    /// Runs `work` on every item, on the pool; the answer is the first error in their order if there is one, and what comes
-    /// after it is not begun. Work of a client that has left is not begun either, and its items are dropped at once.
+    /// Runs `work` on every item, on the pool. Returns the first error in the order of the items if there is one; later items are
+    /// not begun. If the client leaves, no further items are begun, and they are dropped at once.
     pub(crate) async fn map<T, R, C, F>(
         &self,
         items: Vec<(Place, T)>,
@@ -142,7 +142,7 @@ impl Drop for TokenizerPool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under the lock.
+        // No code that can panic runs under the lock.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Shared {
                 state.wait_for_next(&turn);
             }
             drop(state);
-            // Another worker may find an item that may run too.
+            // Another item may be able to run on another worker.
             self.changed.notify_one();
             if let Some(begun) = begun {
                 (begun.run)(encoders);
@@ -175,7 +175,7 @@ impl Shared {
 }
 
 impl State {
-    /// The next item of a request waits for its turn, if one is left.
+    /// Queues the next item of a request, if one is left.
     fn wait_for_next(&mut self, turn: &Turn<Arc<dyn Request>>) {
         if let Some(cost) = turn.request.next() {
             self.queue.push_next(turn, cost);
@@ -186,7 +186,7 @@ impl State {
 /// Items of one request.
 struct Items<T, R> {
     waiting: VecDeque<Item<T>>,
-    /// The next item runs alone.
+    /// True if the next item runs alone.
     alone: bool,
     results: Vec<Option<Result<R, Error>>>,
     running: usize,
@@ -230,7 +230,7 @@ impl<T, R> Items<T, R> {
             && self.waiting.is_empty()
             && let Some(reply) = self.reply.take()
         {
-            // Items are begun in their order, so what has no result comes after an error.
+            // Items are begun in their order, so items without a result come after an error.
             drop(reply.send(std::mem::take(&mut self.results).into_iter().flatten().collect()));
         }
     }
@@ -264,7 +264,7 @@ where
     }
 }
 
-/// The work's result. A panic is an error of the item.
+/// Result of the work. A panic becomes an error of the item.
 fn work_on<T, R>(
     encoders: &Encoders,
     place: Place,

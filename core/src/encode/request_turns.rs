@@ -1,17 +1,17 @@
 //! Turns of one account's requests at the tokenization workers.
 //!
-//! Every request has the same right to what its account gets, whatever it brings. A virtual clock (weighted fair queueing)
-//! runs on with the bytes that are worked on, divided by the requests that have work. An item is due when the clock would
-//! show its end if its request had its share and no more, and the item that is due first is next. A short item of a new
-//! request is due at once, so a small request waits for the items that run and not for those of a large one.
+//! Requests share their account's time equally, regardless of their size (weighted fair queueing). The account's virtual time
+//! advances by the bytes encoded, divided by the number of requests with work. An item is due at the virtual time at which an
+//! equal share would finish it, and the item that is due first is next. A short item of a new request is due at once, so a
+//! small request waits only for running items and not for the waiting items of a large one.
 
 use crate::flow::Account;
 use std::collections::BTreeMap;
 
-/// Bytes of an item at most that is short.
+/// Maximum bytes of a short item.
 pub(super) const SHORT: u64 = 64 << 10;
 
-/// Place in the order: when an item is due, new requests first, then in the order of arrival.
+/// Place in the order: due virtual time, new requests first, then the order of arrival.
 type Due = (u64, bool, u64);
 
 /// Requests of an account with items that wait: the next item of each.
@@ -28,7 +28,7 @@ pub(super) struct Turn<T> {
     pub(super) request: T,
     pub(super) account: Account,
     pub(super) cost: u64,
-    /// Time on the clock of its account at its end.
+    /// Virtual time of the account at which an equal share would finish it.
     end: u64,
 }
 
@@ -60,7 +60,7 @@ impl<T: Clone> RequestTurns<T> {
         self.wait(due, false, Turn { request, account, cost, end });
     }
 
-    /// Adds the next item of a request whose turn has begun.
+    /// Adds the next item of a request that has begun.
     pub(super) fn push_next(&mut self, turn: &Turn<T>, cost: u64) {
         let end = turn.end.saturating_add(cost.max(1));
         self.wait(end, true, Turn { request: turn.request.clone(), account: turn.account, cost, end });
@@ -71,12 +71,12 @@ impl<T: Clone> RequestTurns<T> {
         self.waiting.insert((due, begun, self.arrivals), turn);
     }
 
-    /// The item that is next.
+    /// The next item.
     pub(super) fn first(&self) -> Option<&Turn<T>> {
         self.waiting.first_key_value().map(|(_, turn)| turn)
     }
 
-    /// Takes the item that is next, or the next short one.
+    /// Takes the next item, or the next short one.
     pub(super) fn take(&mut self, only_short: bool) -> Option<Turn<T>> {
         let key = *self.waiting.iter().find(|(_, turn)| !only_short || turn.is_short())?.0;
         let turn = self.waiting.remove(&key)?;

@@ -37,7 +37,7 @@ impl Encoder {
         options: &ResolvedOptions,
     ) -> Result<Fitted, Error> {
         let Some(template) = &self.template else {
-            return Err(place.invalid("is to be reranked by a prompt, and the served model has none"));
+            return Err(place.invalid("needs a rerank prompt, and the served model has none"));
         };
         let instruction_place = Place { field: "instruction", index: None };
         for (place, text) in [(query_place, Some(&*query)), (instruction_place, instruction.as_deref())] {

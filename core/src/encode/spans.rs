@@ -1,4 +1,4 @@
-//! Tokens of texts with their places in them, for classifiers of tokens.
+//! Tokens of texts with their positions in the text, for token classifiers.
 
 use super::encoder::{Encoder, FittedText, Texts};
 use super::options::ResolvedOptions;
@@ -70,16 +70,16 @@ impl Encoder {
         TextToken { id, token, start, end, continues }
     }
 
-    /// The id of the token for what the tokenizer does not know.
+    /// Id of the unknown token.
     fn unknown_id(&self) -> Option<u32> {
-        /// A character that no text has, and so no vocabulary.
+        /// A character that no text and so no vocabulary has.
         const NONE: &str = "\u{10ffff}";
         let model = self.tokenizer.get_model();
         let token = match model {
             ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
             ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
             ModelWrapper::BPE(model) => model.unk_token.as_deref(),
-            // Which does not tell; one of bytes has none.
+            // Unigram does not expose its unknown token; a byte-level one has none.
             ModelWrapper::Unigram(_) => {
                 return match model.tokenize(NONE).as_deref() {
                     Ok([token]) => Some(token.id),

@@ -9,11 +9,11 @@ use crate::request::TruncationDirection;
 use std::collections::HashMap;
 use tokenizers::Tokenizer;
 
-/// Bytes beyond those of the tokens that are kept. A cut changes the tokens of the word that it goes through, and no word
-/// is this long.
+/// Bytes in addition to the kept tokens. A cut changes the tokens of the word that it goes through, and no word is this
+/// long.
 const MARGIN: usize = 1 << 16;
 
-/// Bytes of a text at most that is encoded whole because no part of it is known to give the same tokens.
+/// Maximum bytes of a text that is encoded whole because no part of it is known to give the same tokens.
 const WHOLE: usize = 1 << 20;
 
 /// Bound of the bytes that tokens stand for.
@@ -34,13 +34,13 @@ impl TruncationBound {
         max_tokens.saturating_mul(self.longest_token).saturating_add(MARGIN)
     }
 
-    /// Bytes of a text of this length at most that are encoded. Where normalisation leaves little of the part, the whole text
+    /// Maximum bytes that are encoded of a text of this length. If normalisation leaves too little of the part, the whole text
     /// is encoded too.
     pub(crate) fn encoded_bytes(self, len: usize, max_tokens: usize) -> usize {
         len.min(self.bytes(max_tokens).saturating_add(MARGIN))
     }
 
-    /// True for a text of which a part is encoded.
+    /// True if only a part of the text is encoded.
     pub(crate) fn exceeds(self, text: &str, max_tokens: usize) -> bool {
         text.len() > self.bytes(max_tokens)
     }
@@ -77,7 +77,7 @@ impl TruncationBound {
         bytes >= self.bytes(max_tokens)
     }
 
-    /// The first or the last of a text, so many bytes as good as, if its tokens are the first or the last of the text.
+    /// The beginning or the end of a text with about this many bytes, if its tokens are the first or the last of the text.
     pub(crate) fn short_part(self, text: &str, bytes: usize, direction: TruncationDirection) -> Option<&str> {
         let boundary = |at| Some(WordBoundaries::last_before(text, at)).filter(|&at| self.words.known && at > 0);
         match direction {

@@ -15,7 +15,7 @@ const PATTERNS: [&str; 2] = [
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-/// Bytes of a text at most that composition (NFC) makes one.
+/// Maximum bytes of a text that composition (NFC) turns into one.
 const COMPOSED: usize = 4;
 
 /// Properties of a tokenizer's words, as far as they are known.
@@ -23,7 +23,7 @@ const COMPOSED: usize = 4;
 pub(crate) struct WordBoundaries {
     /// A text may be cut at [`is_boundary`].
     pub(crate) known: bool,
-    /// Bytes of a text at most for each byte that its tokens stand for; `None` where a token may stand for any number.
+    /// Maximum bytes of a text per byte that its tokens stand for; `None` if a token may stand for any number.
     pub(crate) bytes_for_byte: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ fn is_boundary(text: &[u8], at: usize) -> bool {
     at == text.len() || text[at] == b' ' && at.checked_sub(1).is_some_and(|before| text[before].is_ascii_alphanumeric())
 }
 
-/// True for byte-level BPE whose words are those of a known pattern.
+/// True for byte-level BPE with a known word pattern.
 pub(super) fn splits_words(tokenizer: &Tokenizer) -> bool {
     let is_plain = |word: &PreTokenizerWrapper, use_regex: bool| matches!(word, PreTokenizerWrapper::ByteLevel(bytes) if !bytes.add_prefix_space && bytes.use_regex == use_regex);
     let is_known = |split: &PreTokenizerWrapper| {

@@ -1,11 +1,11 @@
 //! Cache of words in the tokenizers library, which remembers the tokens of the words that texts have had.
 //!
-//! It takes a number of words of up to 255 bytes each and keeps them for ever. How long a text takes tells whether its words have come
-//! before, whoever sent them.
+//! It takes a number of words of up to 255 bytes each and keeps them for ever. The time that a text takes reveals whether its words have
+//! occurred before, in the text of any client.
 
 use tokenizers::{AddedToken, AddedVocabulary, ModelWrapper, Tokenizer, Trainer};
 
-/// Words that BPE remembers at most in each thread that encodes: 33 bytes of memory for a byte of a word are 17 MB. The library's own
+/// Maximum words that BPE caches in each encoding thread: at 33 bytes of memory for a byte of a word, 17 MB. The library's own
 /// limit is 10,000: those save a fifth of the time that English text takes, 1,024 half of that.
 const BPE_WORDS: usize = 2048;
 
@@ -21,10 +21,10 @@ pub(crate) fn limit(tokenizer: &mut Tokenizer, remembers: bool) -> Result<(), to
         _ if !remembers => 0,
         ModelWrapper::BPE(_) => BPE_WORDS,
         ModelWrapper::Unigram(_) => UNIGRAM_WORDS,
-        // Which have no cache.
+        // These models have no cache.
         ModelWrapper::WordPiece(_) | ModelWrapper::WordLevel(_) => return Ok(()),
     };
-    // Without its added tokens: the library would build the automaton that finds them anew, which takes time and memory for thousands.
+    // Without its added tokens: the library would rebuild their automaton, which takes time and memory for thousands of tokens.
     let added = tokenizer.get_added_vocabulary().clone();
     tokenizer.with_added_vocabulary(AddedVocabulary::new());
     let changed = tokenizer.train(&mut Words(words), std::iter::empty::<&str>()).map(|_| ());
@@ -32,7 +32,7 @@ pub(crate) fn limit(tokenizer: &mut Tokenizer, remembers: bool) -> Result<(), to
     changed
 }
 
-/// Number of words. The library lets only what trains a model change it in its place; a copy would take a vocabulary's memory again.
+/// Trainer that sets the number of words: only a trainer can change a model in place, and a copy would double the vocabulary's memory.
 struct Words(usize);
 
 impl Trainer for Words {

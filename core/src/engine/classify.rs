@@ -10,11 +10,10 @@ use crate::request::{EncodeOptions, Input, Place};
 use crate::response::Response;
 
 impl Engine {
-    /// The logits of each input, one for each label.
+    /// Logits of each input, one per label.
     ///
     /// # Errors
-    /// [`Error::NotCapable`] unless the model is a classifier, and whatever admission, encoding or the forward
-    /// pass report.
+    /// [`Error::NotCapable`] unless the model is a classifier; errors of admission, encoding and the forward pass.
     pub async fn classify(&self, inputs: Vec<Input>, options: EncodeOptions) -> Result<Response<Vec<f32>>, Error> {
         observe(
             Method::Predict,

@@ -1,4 +1,4 @@
-//! Classification of the tokens of texts.
+//! Token classification.
 
 use super::validate::check_not_empty_texts;
 use super::{Engine, Inner};
@@ -13,15 +13,15 @@ use crate::response::{Response, TokenLogits};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Units of work of a text's tokens, which are put to their rows.
+/// Units of work per text for matching its tokens with their rows.
 const OF_TEXT: usize = 1 << 10;
 
 impl Engine {
-    /// The tokens of each text with the logits of their labels.
+    /// Tokens of each text with the logits of their labels.
     ///
     /// # Errors
-    /// [`Error::NotCapable`] unless the model classifies tokens, [`Error::Validation`] for more than a request may bring, and
-    /// whatever admission, encoding or the forward pass report.
+    /// [`Error::NotCapable`] unless the model is a token classifier; [`Error::Validation`] beyond the limits of a request; errors
+    /// of admission, encoding and the forward pass.
     pub async fn classify_tokens(
         &self,
         texts: Vec<String>,
@@ -43,7 +43,7 @@ impl Engine {
                 let unit = "bytes of text and one for each text";
                 let encoding = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
                 let spans = self.spans(texts, &options).await?;
-                // What the tokens take counts in the request's own share from here on.
+                // From here on the tokens' memory counts in the request's own share.
                 drop(encoding);
                 let tokenization = begun.elapsed();
                 let ids = spans.iter().map(|spans| Input::Ids(spans.ids.clone())).collect();

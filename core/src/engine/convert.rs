@@ -4,11 +4,11 @@ use super::pauses::Pauses;
 use crate::error::{BackendError, Error};
 use crate::response::Response;
 
-/// Units of work of a result beside its values: its move, its part in memory that is taken and given back.
+/// Units of work per result in addition to its values: moving it, allocating and freeing memory.
 const OF_RESULT: usize = 64;
 
 impl<T> Response<T> {
-    /// The same answer with each result converted, which is `work` units each.
+    /// The same answer with each result converted, at `work` units each.
     pub(super) async fn try_map<U>(
         self,
         work: usize,

@@ -14,8 +14,8 @@ impl Engine {
     /// One vector for each input.
     ///
     /// # Errors
-    /// [`Error::NotCapable`] unless the model makes embeddings, [`Error::Validation`] for `dimensions` out of
-    /// range, and whatever admission, encoding or the forward pass report.
+    /// [`Error::NotCapable`] unless the model makes embeddings; [`Error::Validation`] for `dimensions` out of range; errors
+    /// of admission, encoding and the forward pass.
     pub async fn embed(&self, inputs: Vec<Input>, options: EmbedOptions) -> Result<Response<Vec<f32>>, Error> {
         observe(
             Method::Embed,

@@ -7,19 +7,19 @@ use tokenizers::Tokenizer;
 pub struct LoadedModel {
     /// Runs the model.
     pub backend: ModelBackend,
-    /// Run at its yield points; none where its passes are not interrupted.
+    /// Backends that interrupt its passes; `None` if passes are not interrupted.
     pub interrupting: Option<Interrupting>,
-    /// Further replicas of the same model, each of which runs batches of its own beside the first one's.
+    /// Further replicas of the same model, each of which runs its own batches.
     pub replicas: Vec<Replica>,
-    /// Of its truncation only the direction counts: the end that is cut where a request does not say which. The engine decides how much
-    /// is cut, and pads nothing.
+    /// Tokenizer. Of its truncation settings only the direction is used, for requests without one. The engine decides where to truncate,
+    /// and does not pad.
     pub tokenizer: Tokenizer,
-    /// The same of the model's [further parts](crate::ModelInfo::further_parts), which most models do not have.
+    /// Tokenizers of the [further sub-models](crate::ModelInfo::further_parts), which most models do not have.
     pub further_tokenizers: Vec<Tokenizer>,
 }
 
 impl LoadedModel {
-    /// The same with all backends replaced by what `wrap` makes of them.
+    /// The model with each backend wrapped.
     #[must_use]
     pub fn map_backends(self, wrap: impl Fn(ModelBackend) -> ModelBackend) -> Self {
         let Self { backend, interrupting, replicas, tokenizer, further_tokenizers } = self;

@@ -1,4 +1,4 @@
-//! The engine: a served model with its threads, and what endpoints call.
+//! Engine: a served model with its threads, and the calls of the endpoints.
 
 mod classify;
 mod classify_tokens;
@@ -51,12 +51,12 @@ use tokenizers::Tokenizer;
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
-    /// Share of what its calls hold; each call has its own where absent.
+    /// Share in which its calls count; each call has its own when absent.
     share: Option<Arc<Share>>,
     /// Scope in which the inputs of its calls are folded.
     scope: Scope,
     account: Account,
-    /// Priority of its calls, whatever their options say.
+    /// Priority of its calls, which overrides their options.
     priority: Option<Priority>,
 }
 
@@ -87,10 +87,9 @@ impl Engine {
     /// Checks the configuration against the model and starts all threads.
     ///
     /// # Errors
-    /// [`StartError::Setting`] names the setting that is out of range or too large for the device, or the tokenization
-    /// workers that cannot be started; the others are [`Error::Validation`] if the model contradicts itself,
-    /// [`Error::Tokenization`] if the template cannot be encoded, [`Error::Backend`] if another thread cannot be started, or if the warm-up fails
-    /// or has no finite answer.
+    /// [`StartError::Setting`] if a setting is out of range or too large for the device, or the tokenization workers cannot be
+    /// started; [`Error::Validation`] if the model contradicts itself, [`Error::Tokenization`] if the template cannot be
+    /// encoded, [`Error::Backend`] if another thread cannot be started, or the warm-up fails or has no finite answer.
     pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, StartError> {
         let mut info = model.backend.info().clone();
         config.check()?;
@@ -174,34 +173,34 @@ impl Engine {
         })
     }
 
-    /// The served model. `max_input_length` is the limit that holds here: never more than a batch takes.
+    /// The served model. Its `max_input_length` is the effective limit, at most a batch.
     pub fn info(&self) -> &ModelInfo {
         &self.inner.info
     }
 
-    /// Backends of the model, each of which runs batches of its own.
+    /// Number of backends, each of which runs its own batches.
     pub fn replicas(&self) -> usize {
         self.inner.replicas
     }
 
-    /// Quota of the bytes that requests hold: their bodies, and the values of their responses.
+    /// Quota of bytes that requests hold: their bodies and the values of their responses.
     pub fn buffered(&self) -> &Arc<Quota> {
         &self.inner.buffered
     }
 
-    /// The same engine for one request, whose responses count in `share` of [`buffered`](Self::buffered) as its body does.
+    /// The same engine for one request, whose responses count in the same `share` of [`buffered`](Self::buffered) as its body.
     #[must_use]
     pub fn counting_in(self, share: Arc<Share>) -> Self {
         Self { share: Some(share), ..self }
     }
 
-    /// The same engine for requests whose inputs are folded with those of the same scope only.
+    /// The same engine for requests of one scope: inputs of different scopes are never folded together.
     #[must_use]
     pub fn in_scope(self, scope: Scope) -> Self {
         Self { scope, ..self }
     }
 
-    /// The same engine for requests whose service is counted in this account. A priority comes before what requests say.
+    /// The same engine for requests of this account. A priority overrides the requests' own.
     #[must_use]
     pub fn on_account(self, account: Account, priority: Option<Priority>) -> Self {
         Self { account, priority, ..self }
@@ -212,8 +211,8 @@ impl Engine {
         &self.inner.config
     }
 
-    /// Health of the engine. While the last batch failed as a whole, a probe of one token, one for all who ask meanwhile, goes the way of
-    /// all requests and its result is the answer, so the engine is healthy again as soon as the backend is.
+    /// Health of the engine. If the last batch failed as a whole, the answer is the result of a probe of one token, which takes the path of
+    /// a request and is shared by concurrent callers. So the engine is healthy again as soon as the backend is.
     ///
     /// # Errors
     /// [`Error::ShuttingDown`], or [`Error::Backend`] with the probe's failure or the device's.
@@ -235,13 +234,13 @@ impl Engine {
         probe.shared(run).await
     }
 
-    /// Time since the running forward pass began or reached its last yield point, of several passes the longest; `None` while all
+    /// Time since the running forward pass began or reached its last yield point, the longest of several passes; `None` while all
     /// backends wait for work.
     pub fn silent_for(&self) -> Option<Duration> {
         self.inner.pipeline.silent_for()
     }
 
-    /// Stops accepting and ends the running passes at their next yield point. Requests that are not answered yet get
+    /// Stops accepting requests and ends the running passes at their next yield point. Unanswered requests get
     /// [`Error::ShuttingDown`].
     pub fn stop(&self) {
         self.inner.accepting.store(false, Ordering::SeqCst);
@@ -254,7 +253,7 @@ impl Engine {
         self.inner.pipeline.until_device_lost().await
     }
 
-    /// Stops accepting, waits until everything accepted is answered, and ends the threads. May be called again.
+    /// Stops accepting requests, waits until all accepted ones are answered, and ends the threads. May be called again.
     pub async fn shutdown(&self) {
         let Inner { pipeline, requests, accepting, threads, .. } = &*self.inner;
         accepting.store(false, Ordering::SeqCst);
@@ -285,7 +284,7 @@ impl Engine {
         check_count(items, field, self.config().max_request_inputs())
     }
 
-    /// The items, if there is one at least and no more than a request may bring. A body may bring ten times as many.
+    /// The items, if there is at least one and no more than allowed. A body may contain ten times as many.
     fn counted<T: Send + 'static>(&self, items: Vec<T>, field: &'static str) -> Result<Vec<T>, Error> {
         match self.check_count(items.len(), field) {
             Ok(()) => Ok(items),
@@ -296,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// The share of one request among those in the engine.
+    /// Share of one request in the quota of concurrent requests.
     fn admit(&self) -> Result<Share, Error> {
         let Inner { requests, accepting, .. } = &*self.inner;
         let share = requests.share_of(self.account);
@@ -308,10 +307,10 @@ impl Engine {
         admitted.map(|()| share)
     }
 
-    /// The part of the model's capabilities that a task needs.
+    /// Capability that a task needs.
     ///
     /// # Errors
-    /// [`Error::NotCapable`] where the model lacks it.
+    /// [`Error::NotCapable`] if the model lacks it.
     fn capability<T>(&self, asked: Task, part: impl Fn(&Capabilities) -> Option<&T>) -> Result<&T, Error> {
         let ModelInfo { model_type, capabilities, .. } = self.info();
         part(capabilities).ok_or_else(|| {
@@ -321,7 +320,7 @@ impl Engine {
     }
 }
 
-/// Limits of the batches that interrupt others.
+/// Limits of interrupting batches.
 fn interrupt_policy(model: &LoadedModel, config: &EngineConfig) -> InterruptPolicy {
     InterruptPolicy {
         replicas: 1 + model.replicas.len(),
@@ -330,17 +329,17 @@ fn interrupt_policy(model: &LoadedModel, config: &EngineConfig) -> InterruptPoli
     }
 }
 
-/// Limits of batches of so many rows at most, with as many tokens for each as the largest batch may have.
+/// Limits of batches of at most `max_tokens` rows, with the same ratio of tokens to rows as the largest batch.
 fn small_batches(config: &EngineConfig, max_tokens: usize) -> BatchLimits {
     let max_tokens = max_tokens.min(config.max_batch_tokens);
     let ratio = config.ragged_tokens_limit() / config.max_batch_tokens;
     BatchLimits { max_tokens, max_ragged_tokens: max_tokens.saturating_mul(ratio) }
 }
 
-/// The encoders of a model's parts.
+/// Encoders of the sub-models.
 ///
 /// # Errors
-/// Those of [`Encoder::new`].
+/// As [`Encoder::new`].
 fn encoders(
     tokenizer: Tokenizer,
     further: Vec<Tokenizer>,

@@ -1,11 +1,11 @@
-//! Pauses of long work on the threads of connections, and work that is left to other threads.
+//! Pauses in long work on connection threads, and work that is moved to other threads.
 
 use tokio::runtime::Handle;
 
-/// Units of work between two pauses: values that are converted, compared or added up, of some nanoseconds each, so a millisecond or two.
+/// Units of work between two pauses: values converted, compared or summed in a few nanoseconds each, so one or two milliseconds in all.
 const WORK: usize = 1 << 18;
 
-/// Pauses in which the other tasks of a thread have their turn, after each [`WORK`] units.
+/// Pauses after every [`WORK`] units, in which other tasks of the thread run.
 #[derive(Debug)]
 pub struct Pauses {
     left: usize,
@@ -19,12 +19,12 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Pauses after so many units; tests have their own number.
+    /// Pauses after every `period` units; tests use their own number.
     pub(crate) fn every(period: usize) -> Self {
         Self { left: period, period }
     }
 
-    /// Counts `work` units that are done, and pauses if that is enough.
+    /// Counts `work` units that are done, and pauses when a period is complete.
     pub async fn after(&mut self, work: usize) {
         match self.left.checked_sub(work) {
             Some(left @ 1..) => self.left = left,
@@ -36,7 +36,7 @@ impl Pauses {
     }
 }
 
-/// Drops a value of many parts on a thread that serves no connections.
+/// Drops a large value on a thread that serves no connections.
 pub fn drop_aside<T: Send + 'static>(value: T) {
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(move || drop(value))),

@@ -1,19 +1,19 @@
-//! Probe of a backend whose last batch failed: one at a time, however many ask.
+//! Probe of a backend whose last batch failed: one at a time for all callers.
 
 use crate::error::Error;
 use std::time::Instant;
 use tokio::sync::Mutex;
 
-/// Time at which the last probe ended, and its result.
+/// End time and result of the last probe.
 #[derive(Debug, Default)]
 pub(super) struct Probe(Mutex<Option<(Instant, Result<(), Error>)>>);
 
 impl Probe {
-    /// Result of a probe that ends after this is called: of the one that runs, or of `run`. If the caller whose probe runs gives up, the
-    /// next one's begins.
+    /// Result of a probe that ends after this call: the running one, or `run`. If the caller whose probe runs gives up, the next
+    /// caller's begins.
     ///
     /// # Errors
-    /// Those of the probe.
+    /// As the probe.
     pub(super) async fn shared(&self, run: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
         let asked = Instant::now();
         let mut last = self.0.lock().await;
@@ -53,7 +53,7 @@ mod tests {
         tokio::task::yield_now().await;
         let others: Vec<_> = (0..100).map(|_| ask()).collect();
         tokio::task::yield_now().await;
-        // The next one takes the place of one that gives up.
+        // If a caller gives up, the next one takes over.
         first.abort();
         assert!(first.await.is_err());
         tokio::task::yield_now().await;

@@ -13,7 +13,7 @@ impl Engine {
         [requests, inputs, tokens, buffered, tokenize_quota.quota()]
     }
 
-    /// Sets the gauges of the quotas to what is held now. They are set for each reader, so that requests do not pay for them.
+    /// Sets the gauges of the quotas to their current use, when they are read, so that requests do not pay for it.
     pub fn record_quotas(&self) {
         self.quotas().into_iter().for_each(|quota| metrics::quota(quota));
     }

@@ -22,13 +22,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument;
 
-/// Bytes of a query, with its prompt, at most.
+/// Maximum bytes of a query, with its prompt.
 const QUERY_BYTES: usize = 512;
 
 impl Engine {
-    /// Runs inputs, whose number the caller has checked, through the model. A large request goes chunk by chunk: a chunk is
-    /// encoded while the one before is computed, and together they never fill the queue. Dropped on the way, it leaves
-    /// nothing behind.
+    /// Runs inputs, whose number the caller has checked, through the model. A large request is processed in chunks: each is
+    /// encoded while the previous one is computed, and together they never fill the queue. If the future is dropped, its
+    /// entries leave the queue.
     pub(super) async fn run(
         &self,
         inputs: Vec<(Place, Input)>,
@@ -108,7 +108,7 @@ impl Engine {
         })
     }
 
-    /// Tokens of some inputs of a request, counted in its usage.
+    /// Encodes some inputs of a request and counts them in its usage.
     async fn encode(
         &self,
         inputs: Vec<(Place, Input)>,
@@ -141,7 +141,7 @@ impl Engine {
     }
 }
 
-/// Whether an input is so short that its tokenization takes less time than the wait until a worker has woken up and this thread again.
+/// True if an input is so short that tokenizing it takes less time than waking up a worker and then this thread.
 fn is_query(input: &Input, options: &ResolvedOptions) -> bool {
     // A rerank prompt has a query of any length.
     !matches!(input, Input::Rerank { .. }) && options.prompt_len() + input.bytes() <= QUERY_BYTES

@@ -1,4 +1,4 @@
-//! Scores of documents against queries, in the way that the model reranks.
+//! Scores of documents against queries, by the model's method of reranking.
 
 use super::Engine;
 use super::pauses::{Pauses, drop_aside};
@@ -11,19 +11,19 @@ use crate::postprocess::{cosine, embedding, rerank_score};
 use crate::request::{EncodeOptions, Input, Place, ScoreRequest};
 use crate::response::{RerankScore, Response};
 
-/// Documents whose inputs are made on a thread of connections; of more on another, because queries may be as many and are copied.
+/// Maximum documents whose inputs are made on a connection thread; larger requests use another, because each query may be copied.
 const MADE_AT_ONCE: usize = 1 << 12;
 
 impl Engine {
-    /// A score for each document, in the order of the documents: against the one query, or against the query at the
-    /// same place.
+    /// Score of each document, in the order of the documents: against the single query, or against the query with the same
+    /// index.
     ///
-    /// A reranker answers with its yes against its no, a classifier with its single logit, an embedding
-    /// model with the cosine of query and document.
+    /// The score is the logit of yes minus no for a reranker, the single logit for a classifier, and the cosine of query and
+    /// document for an embedding model.
     ///
     /// # Errors
-    /// [`Error::NotCapable`] for a classifier with more than one label, [`Error::Validation`] for several queries
-    /// that are not as many as the documents, and whatever admission, encoding or the forward pass report.
+    /// [`Error::NotCapable`] for a classifier with more than one label; [`Error::Validation`] if there are several queries but
+    /// not one for each document; errors of admission, encoding and the forward pass.
     pub async fn score(&self, mut request: ScoreRequest) -> Result<Response<RerankScore>, Error> {
         observe(
             Method::Rerank,
@@ -37,7 +37,7 @@ impl Engine {
                     return Err(error);
                 }
                 let num_documents = request.documents.len();
-                // The queries are inputs too where they are embedded, but not what the limit is about.
+                // Embedded queries are inputs too, but the limit concerns only documents.
                 request.documents = self.counted(request.documents, request.encode.field)?;
                 let rerank = self.capability(Task::Rerank, |can| can.rerank.as_ref())?;
                 let (inputs, options) = inputs(request, rerank).await?;
@@ -52,7 +52,7 @@ impl Engine {
         .await
     }
 
-    /// `inputs` are the documents and then their queries, or the query of all.
+    /// `inputs`: the documents, then their queries or their common query.
     async fn score_by_cosine(
         &self,
         inputs: Vec<(Place, Input)>,

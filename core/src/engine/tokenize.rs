@@ -1,4 +1,4 @@
-//! Tokens of texts and texts of tokens, without a forward pass.
+//! Tokenization of texts and decoding of ids, without a forward pass.
 
 use super::{Engine, Inner};
 use crate::encode::encoders::Encoders;
@@ -10,11 +10,11 @@ use crate::response::TokenInfo;
 use std::sync::atomic::AtomicU64;
 
 impl Engine {
-    /// The tokens of each text, with its prompt and special tokens; never truncated.
+    /// Tokens of each text, with its prompt and special tokens; never truncated.
     ///
     /// # Errors
-    /// [`Error::Validation`] for an unknown prompt or for more than a request may bring, [`Error::Tokenization`],
-    /// and what admission reports.
+    /// [`Error::Validation`] for an unknown prompt or beyond the limits of a request; [`Error::Tokenization`]; errors of
+    /// admission.
     pub async fn tokenize(&self, texts: Vec<String>, options: EncodeOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
         observe(
             Method::Tokenize,
@@ -39,11 +39,11 @@ impl Engine {
         .await
     }
 
-    /// The text of each list of ids.
+    /// Text of each list of ids.
     ///
     /// # Errors
-    /// [`Error::Validation`] for an id beyond the vocabulary or for more than a request may bring,
-    /// [`Error::Tokenization`], and what admission reports.
+    /// [`Error::Validation`] for an id beyond the vocabulary or beyond the limits of a request; [`Error::Tokenization`];
+    /// errors of admission.
     pub async fn decode(&self, ids: Vec<Vec<u32>>, skip_special_tokens: bool) -> Result<Vec<String>, Error> {
         observe(
             Method::Decode,
@@ -53,7 +53,7 @@ impl Engine {
                 let ids = self.counted(ids, "ids")?;
                 let _request = self.admit()?;
                 let _share = tokenize_quota.admit(self.account, "ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
-                // More is refused when it is come to.
+                // The length of the decoded text is checked during decoding.
                 let most = ids.iter().map(|ids| tokenizers.encoders().first().most_decoded(ids));
                 let most = most.fold(0, usize::saturating_add).min(MAX_DECODED as usize);
                 let share = self.share();

@@ -5,7 +5,7 @@ use crate::config::{EngineConfig, InvalidSetting};
 use crate::error::Error;
 use crate::request::{Input, Place, ScoreRequest};
 
-/// At least one input, and no more than the limit.
+/// Checks for at least one input and no more than the limit.
 pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Result<(), Error> {
     if got == 0 {
         return Err(Error::Empty { field, problem: "has no items".to_owned() });
@@ -16,7 +16,7 @@ pub(crate) fn check_count(got: usize, field: &'static str, limit: usize) -> Resu
     Ok(())
 }
 
-/// A query for every document.
+/// Checks for one query, or one for each document.
 pub(crate) fn check_pairing(request: &ScoreRequest) -> Result<(), Error> {
     let ScoreRequest { queries, query_field: field, documents, encode, .. } = request;
     let (field, other) = (*field, encode.field);
@@ -32,7 +32,7 @@ pub(crate) fn check_pairing(request: &ScoreRequest) -> Result<(), Error> {
     }
 }
 
-/// No query is an empty text.
+/// Refuses queries that are empty texts.
 pub(crate) fn check_queries(request: &ScoreRequest) -> Result<(), Error> {
     let ScoreRequest { queries, query_field: field, .. } = request;
     match queries.iter().position(String::is_empty) {
@@ -41,13 +41,13 @@ pub(crate) fn check_queries(request: &ScoreRequest) -> Result<(), Error> {
     }
 }
 
-/// No text is empty.
+/// Refuses empty texts.
 pub(crate) fn check_not_empty(inputs: &[(Place, Input)]) -> Result<(), Error> {
     let empty_part = |(place, input): &(Place, Input)| match input {
         Input::Text(text) => text.is_empty().then_some(*place),
         Input::Pair(first, second) => (first.is_empty() || second.is_empty()).then_some(*place),
         Input::Rerank { document, .. } => document.is_empty().then_some(*place),
-        // A list of ids without any is refused wherever it is encoded.
+        // An empty list of ids is refused when it is encoded.
         Input::Ids(_) => None,
     };
     match inputs.iter().find_map(empty_part) {
@@ -56,7 +56,7 @@ pub(crate) fn check_not_empty(inputs: &[(Place, Input)]) -> Result<(), Error> {
     }
 }
 
-/// The same of texts in `field`.
+/// The same for texts in `field`.
 pub(crate) fn check_not_empty_texts(texts: &[String], field: &'static str) -> Result<(), Error> {
     match texts.iter().position(String::is_empty) {
         None => Ok(()),
@@ -68,35 +68,33 @@ fn empty_text(place: Place) -> Error {
     Error::Empty { field: place.field, problem: place.problem("is an empty text") }
 }
 
-/// Values of a vector that are kept.
+/// Checks the number of values kept of a vector of `dim` values.
 pub(crate) fn check_dimensions(kept: usize, dim: usize) -> Result<usize, Error> {
-    match (1..=dim).contains(&kept) {
-        true => Ok(kept),
-        false => {
-            let problem = format!("is {kept}; it must be from 1 to {dim}, the size of the served model's vectors");
-            Err(Error::invalid("dimensions", problem))
-        }
+    if (1..=dim).contains(&kept) {
+        return Ok(kept);
     }
+    let problem = format!("is {kept}; it must be from 1 to {dim}, the size of the served model's vectors");
+    Err(Error::invalid("dimensions", problem))
 }
 
-/// Tokens of an input at most, for a model that takes `of_model`.
+/// Maximum tokens of an input, for a model with the limit `of_model`.
 pub(crate) fn check_input_length(config: &EngineConfig, of_model: usize) -> Result<usize, InvalidSetting> {
     match config.max_input_length {
         Some(limit) if limit > of_model => {
-            let problem = format!("is {limit}, the model takes inputs of {of_model} tokens at most");
+            let problem = format!("is {limit}, the model's limit is {of_model} tokens");
             Err(InvalidSetting { setting: "max_input_length", problem })
         }
         limit => Ok(limit.unwrap_or(of_model)),
     }
 }
 
-/// Device memory of the largest batch; further backends need `others` bytes.
+/// Checks the device memory of the largest batch; further backends need `others` bytes.
 pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits, others: usize) -> Result<(), InvalidSetting> {
     let Err(TooLarge { largest_max_tokens, needed_bytes, free_bytes }) = backend.check_limits(limits, others) else {
         return Ok(());
     };
     let problem = format!(
-        "is {}, for which the device needs {} MiB beside the model and has {} MiB free; {}",
+        "is {}, which needs {} MiB of device memory in addition to the model, and {} MiB are free; {}",
         limits.max_tokens,
         needed_bytes >> 20,
         free_bytes >> 20,
@@ -108,14 +106,14 @@ pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits, others: u
     Err(InvalidSetting { setting: "max_batch_tokens", problem })
 }
 
-/// A vocabulary, possible answers, and a tokenizer for each part.
+/// Checks for a vocabulary, possible answers, and a tokenizer for each sub-model.
 pub(crate) fn check_model(info: &ModelInfo, further_tokenizers: usize) -> Result<(), Error> {
     if info.parts().any(|part| part.vocab_size == 0) {
         return Err(Error::invalid("model", "has no vocabulary"));
     }
     let mut tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
     if further_tokenizers != info.further_parts.len() || tasks.any(|task| task.part > further_tokenizers) {
-        return Err(Error::invalid("model", "has not as many tokenizers as parts"));
+        return Err(Error::invalid("model", "must have one tokenizer for each sub-model"));
     }
     if info.parts().any(|part| part.max_input_length == 0) {
         return Err(Error::invalid("model", "takes no tokens"));

@@ -1,4 +1,4 @@
-//! A backend's thread: runs the batches from the slots and answers their entries. Each replica has one.
+//! Thread of a backend: runs the batches from the slots and answers their entries. Each replica has one.
 
 use super::output_checks::{check_count, check_output};
 use super::pass::{Pass, Taken};
@@ -28,7 +28,7 @@ struct Done {
 }
 
 impl Pipeline {
-    /// Until drained: takes a batch out of a slot, runs it, answers its entries.
+    /// Takes batches from the slots, runs them and answers their entries, until drained.
     pub(super) fn run_batches(&self, Replica { mut backend, interrupting }: Replica, replica: usize) {
         let mut above: Vec<ModelBackend> =
             interrupting.map_or_else(Vec::new, |Interrupting { due, urgent }| vec![due, urgent]);
@@ -138,7 +138,7 @@ impl Pipeline {
         if let Err(error @ BackendError::DeviceLost(_)) = &outputs
             && self.lost_device().is_none()
         {
-            tracing::error!(%error, "no answer is possible any more; start the process again");
+            tracing::error!(%error, "no answer is possible any more; restart the process");
             self.lose_device(error);
         }
         if outputs.is_ok() {
@@ -153,7 +153,7 @@ impl Pipeline {
         let mut state = self.lock();
         state.spare.push(buffers);
         state.queue.repay(unpaid);
-        // Before the replies: who reads one and sends again does not wait behind this batch, nor hears of this pass from the health.
+        // Before the replies, so that a client's next request does not wait behind this batch, and `/health` no longer sees this pass.
         state.queue.finish_batch(id, Some(inference));
         if !pass.interrupts {
             state.running_since[pass.replica] = None;
@@ -163,7 +163,7 @@ impl Pipeline {
         self.answer(Done { entries, outputs, report: Arc::new(report), taken, dtype });
     }
 
-    /// Takes the cost of a batch into account that took `inference` in all.
+    /// Records the cost of a batch, whose total time was `inference`.
     fn observe_batch(&self, ready: &ReadyBatch, backend: &ModelBackend, inference: Duration) {
         let work = ready.work(backend.info().attention == "compact", &self.parts);
         let times = match backend.part_times() {
@@ -193,7 +193,7 @@ impl Pipeline {
         entries.into_iter().zip(replies).for_each(|(entry, reply)| entry.answer(reply));
     }
 
-    /// Counts the replies of a batch, before they are sent: who reads one and then asks for the health sees the new state.
+    /// Counts the replies of a batch before they are sent, so that a client that reads one and then asks for the health sees the new state.
     fn count_replies(&self, replies: &[Reply], batch: &BatchReport) {
         if let Some(error) = replies.iter().find_map(|reply| reply.as_ref().err()) {
             let failed = replies.iter().filter(|reply| reply.is_err()).count();

@@ -1,18 +1,18 @@
-//! Execution: from the queue to the answers, on a thread of the planner, one of each backend, and a slot between them.
+//! Execution: from the queue to the answers, on the planner's thread and one thread per backend, with slots between them.
 //!
 //! ```text
 //! submit -> Queue -> planner -> slots -> backend loops -> each entry's reply
 //! ```
 //!
-//! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is busy the batch in
-//! the slot can still grow: the planner takes it back out when entries arrive that fit. Once the backend waits, the batch
-//! is left for it, so a lone request leaves at once. A backend that waits while nothing forms plans the next batch itself: a lone
-//! request does not wait until the planner's thread has woken up.
+//! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is busy, the batch in
+//! the slot can still grow: the planner takes it out again when entries arrive that fit. Once the backend waits, the batch
+//! is left for it, so a lone request leaves at once. A backend that waits while no batch is forming plans the next one itself, so
+//! that a lone request does not wait for the planner's thread to wake up.
 //!
-//! Requests that are shorter than what runs, and whose turn is before, get a slot of their own (`schedule/take_interrupting.rs`). The batch in
-//! it runs at the next yield point of a pass, on the thread and the team of that pass and on another backend (`preemption.rs`).
+//! Short requests that may interrupt the running batches have slots of their own (`schedule/take_interrupting.rs`). Such a batch runs at
+//! the next yield point of a pass, on the thread and the team of that pass but on another backend (`preemption.rs`).
 //!
-//! Replicas of a backend take batches from the same slot: whichever is free first has the next one, and no batch waits while
+//! Replicas of a backend take batches from the same slot: the first free replica runs the next batch, so no batch waits while
 //! one is idle. A forward pass takes no lock, so the replicas do not wait for each other.
 
 mod backend_loop;
@@ -33,11 +33,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-/// The pipeline, its threads and what the warm-up found.
+/// The pipeline, its threads and the results of the warm-up.
 pub(crate) type Started = (Arc<Pipeline>, Vec<JoinHandle<()>>, WarmUpAnswers);
 
-/// Starts the planner's thread and one for each backend, of which there is at least one and which are replicas of each other,
-/// and returns when all are warm, with the answers of their warm-ups. The threads end after [`Pipeline::close`], when everything accepted has been answered.
+/// Starts the planner's thread and one for each backend, at least one, which are replicas of each other. Returns when all are warm, with
+/// the answers of their warm-ups. The threads end after [`Pipeline::close`], when all accepted requests have been answered.
 ///
 /// # Errors
 /// A thread cannot be started, a warm-up fails, or no answer of the warm-ups is finite.
@@ -67,10 +67,10 @@ pub(crate) fn spawn(replicas: Vec<Replica>, config: PipelineConfig, warm_up: War
     }
 }
 
-/// A backend's thread, and the end of its warm-up.
+/// Thread of a backend, and the receiver of its warm-up's result.
 type WarmingThread = (JoinHandle<()>, mpsc::Receiver<Result<WarmUpAnswers, BackendError>>);
 
-/// Starts the thread of a backend, which warms it up, says so and runs batches.
+/// Starts the thread of a backend, which warms it up, reports the result and runs batches.
 fn spawn_backend(
     pipeline: &Arc<Pipeline>,
     mut replica: Replica,
@@ -83,7 +83,7 @@ fn spawn_backend(
         let observe = |part, work, time| pipeline.observe_cost([(part, work, time)]);
         let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run_all(&mut replica, observe)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
-        // The other end waits for nothing else.
+        // The receiver waits only for this.
         if warm.send(warmed).is_ok() {
             pipeline.run_batches(replica, index);
         }

@@ -1,4 +1,4 @@
-//! Checks of a backend's outputs: a wrong answer must never look like a right one.
+//! Checks of a backend's outputs, so that a wrong answer never looks like a right one.
 
 use crate::backend::{Output, Wanted};
 use crate::error::BackendError;
@@ -18,7 +18,7 @@ pub(super) fn check_count(outputs: Vec<Output>, expected: usize) -> Result<Vec<O
     Err(BackendError::Contract(format!("{} outputs for {expected} sequences", outputs.len())))
 }
 
-/// The form that was asked for, and finite values, of a model in this type.
+/// Checks an output for the requested form and finite values. `dtype` is the model's data type, for the message.
 pub(super) fn check_output(output: &Output, entry: &Entry, dtype: &'static str) -> Result<(), BackendError> {
     let (values, fits) = match (output, entry.wanted) {
         (Output::Embedding(values), Wanted::Embedding) | (Output::Logits(values), Wanted::Logits) => {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Tokens of a request below which its size makes no difference to its turn: a query, or a passage or two.
+/// Size of a request in tokens below which its size makes no difference to its turn: a query, or a passage or two.
 const QUANTUM: usize = 512;
 
 /// Configuration of the pipeline.
@@ -32,9 +32,9 @@ pub(crate) struct PipelineConfig {
     pub(crate) scheduling: Scheduling,
     pub(crate) compaction: Compaction,
     pub(crate) attention: AttentionRows,
-    /// Estimated time of a batch at most.
+    /// Maximum estimated time of a batch.
     pub(crate) max_batch_time: Option<Duration>,
-    /// None where batches are not interrupted.
+    /// `None` if batches are not interrupted.
     pub(crate) interrupting: Option<InterruptPolicy>,
 }
 
@@ -48,40 +48,40 @@ pub(crate) struct Pipeline {
     pub(super) quota: QueueQuota,
     pub(super) state: Mutex<State>,
     pub(super) signals: Signals,
-    /// Work for the planner: an entry came, the slot was emptied, or the pipeline was closed.
+    /// Work for the planner: an entry arrived, the slot was emptied, or the pipeline was closed.
     pub(super) planner_wake: Condvar,
-    /// Work for a backend: a slot was filled, or nothing more comes.
+    /// Work for a backend: a slot was filled, or no more batches will come.
     pub(super) backend_wake: Condvar,
     failed_batches: AtomicUsize,
-    /// [`BackendError::DeviceLost`] from when the device has failed for good.
+    /// [`BackendError::DeviceLost`] once the device has failed for good.
     lost: watch::Sender<Option<BackendError>>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) queue: Queue,
-    /// What batches have cost.
+    /// Measured costs of batches.
     costs: PartCosts,
-    /// Quota of the entries that wait or are in batches that form, of the accounts that have some.
+    /// Quota shares of the entries that wait or are in forming batches, by account.
     pub(super) shares: BTreeMap<Account, QueueShare>,
-    /// The batch of each level that is ready and can still grow.
+    /// Slots: the batch of each level that is ready and can still grow.
     pub(super) slots: BTreeMap<Level, FormingBatch>,
-    /// The planner has taken entries, and the batch of them is not in its slot yet.
+    /// True while entries have been taken and their batch is not in its slot yet.
     pub(super) is_forming: bool,
-    /// Memory of batches that are done; one for each backend and each slot at most.
+    /// Memory of finished batches, at most one for each backend and each slot.
     pub(super) spare: Vec<Buffers>,
     /// Backends that wait for a batch.
     pub(super) idle_backends: usize,
-    /// Time at which each backend took the batch that it has.
+    /// Time at which each backend took its current batch.
     pub(super) running_since: Vec<Option<Instant>>,
-    /// Nothing is accepted any more.
+    /// True once nothing is accepted any more.
     pub(super) closed: bool,
-    /// Closed, and the last batch is in a slot or beyond.
+    /// True once the pipeline is closed and the last batch has been planned.
     pub(super) drained: bool,
 }
 
 impl Pipeline {
-    /// A pipeline for `replicas` backends of a model with these parts.
+    /// A pipeline for `replicas` backends of a model with these sub-models.
     pub(super) fn new(config: PipelineConfig, replicas: usize, parts: SubModelMap) -> Self {
         let PipelineConfig { budget, limits, scheduling, compaction, attention, max_batch_time, interrupting } = config;
         let quota = QueueQuota::new(limits);
@@ -126,13 +126,13 @@ impl Pipeline {
         self.quota.quotas()
     }
 
-    /// Accepts nothing more; what was accepted is still computed.
+    /// Stops accepting requests; accepted ones are still computed.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.planner_wake.notify_one();
     }
 
-    /// Accepts nothing more and ends the passes that run at their next yield point. What was accepted is answered with
+    /// Stops accepting requests and ends the running passes at their next yield point. Accepted requests are answered with
     /// [`BackendError::Stopped`].
     pub(crate) fn stop(&self) {
         self.signals.stop();
@@ -149,13 +149,13 @@ impl Pipeline {
         Compaction { max_tokens, ..self.compaction }
     }
 
-    /// Lets the planner look at requests again that had to wait until a pass has computed for some time: it has, for `unpaid`.
+    /// Pays back debts by the compute time `unpaid` of a pass, and lets the planner reconsider requests that wait for this.
     pub(super) fn look_again(&self, unpaid: Duration) {
         self.lock().queue.repay(unpaid);
         self.planner_wake.notify_one();
     }
 
-    /// Closes for good, since the device has failed: what was accepted gets the same error.
+    /// Closes the pipeline because the device has failed for good. Accepted requests get the same error.
     pub(super) fn lose_device(&self, error: &BackendError) {
         self.lost.send_replace(Some(error.clone()));
         self.close();
@@ -170,18 +170,17 @@ impl Pipeline {
     pub(crate) async fn until_device_lost(&self) -> BackendError {
         match self.lost.subscribe().wait_for(Option::is_some).await.map(|error| error.clone()) {
             Ok(Some(error)) => error,
-            // The sender is this pipeline's, and the value was waited for.
+            // The pipeline owns the sender, and the value has been set.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 
-    /// Batches in a row, up to now, without a single good answer.
+    /// Number of latest consecutive batches without a single good answer.
     pub(crate) fn failed_batches(&self) -> usize {
         self.failed_batches.load(Ordering::Relaxed)
     }
 
-    /// Time since a backend that runs a batch gave its last sign of life: it took the batch, or reached a yield point. Of several, the
-    /// longest.
+    /// Time since a running backend took its batch or reached a yield point, its last sign of life; the longest of several backends.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
         let state = self.lock();
         let running = state.running_since.iter().enumerate().filter_map(|(replica, since)| Some((replica, (*since)?)));
@@ -200,7 +199,7 @@ impl Pipeline {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the cost of a pass into account: its parts, by index, with the work and the time of each.
+    /// Records the cost of a pass: the index, work and time of each sub-model.
     pub(super) fn observe_cost(&self, parts: impl IntoIterator<Item = (usize, Work, Duration)>) {
         let mut state = self.lock();
         parts.into_iter().for_each(|(part, work, time)| state.costs.observe(part, work, time));
@@ -210,13 +209,14 @@ impl Pipeline {
 
     /// Counts a batch, and whether any of its answers was good.
     pub(super) fn count_batch(&self, is_good: bool) {
-        match is_good {
-            true => self.failed_batches.store(0, Ordering::Relaxed),
-            false => drop(self.failed_batches.fetch_add(1, Ordering::Relaxed)),
+        if is_good {
+            self.failed_batches.store(0, Ordering::Relaxed);
+        } else {
+            self.failed_batches.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts a batch that was lost outside the forward pass, which is a failed one too.
+    /// Counts a batch that was lost outside the forward pass as failed.
     pub(super) fn count_lost(&self, sequences: usize) {
         metrics::failed_sequences(sequences);
         self.count_batch(false);
@@ -224,8 +224,8 @@ impl Pipeline {
 }
 
 impl State {
-    /// Whether a backend waits, or will next, and no batch for it is there or forms: then it plans the next one itself, because a lone
-    /// request would wait longer for the planner's thread to wake up.
+    /// True if a backend is idle and no batch is ready or forming. Then it plans the next one itself, because waking up the planner's
+    /// thread would take longer for a lone request.
     pub(super) fn is_left_to_backend(&self) -> bool {
         self.running_since.iter().any(Option::is_none) && self.slots.is_empty() && !self.is_forming
     }
@@ -235,13 +235,13 @@ impl State {
         self.slots.keys().next_back().copied().unwrap_or(Level::Bulk)
     }
 
-    /// Whether the planner has something to do: entries to plan, or the end to see.
+    /// True if the planner has work: entries to plan, or the end of the pipeline.
     pub(super) fn is_left_to_planner(&self) -> bool {
         self.closed || !self.queue.is_empty()
     }
 
-    /// Gives back the quota of entries that a backend has taken or that were withdrawn, and shows what still waits. Those in
-    /// the batch that forms keep it, because they may have to wait again.
+    /// Releases the quota of entries that a backend has taken or that were withdrawn, and updates the gauges. Entries in a
+    /// forming batch keep their quota, because they may have to wait again.
     pub(super) fn entries_left(&mut self) {
         let queue = &self.queue;
         self.shares.retain(|&account, share| {

@@ -1,4 +1,4 @@
-//! The planner's thread: fills the slots with the next batches.
+//! Thread of the planner: fills the slots with the next batches.
 
 use super::pipeline::{Pipeline, State};
 use crate::error::panic_message;
@@ -19,7 +19,7 @@ struct Work {
 }
 
 impl Pipeline {
-    /// Until closed and empty: takes entries, forms a batch outside the lock, puts it into the slot of its level.
+    /// Takes entries, forms a batch outside the lock and puts it into the slot of its level, until closed and empty.
     pub(super) fn plan_batches(&self) {
         while let Some(Work { level, batch, entries }) = self.await_entries() {
             let formed = self.form(batch, entries);
@@ -39,11 +39,11 @@ impl Pipeline {
         }
     }
 
-    /// The batch with these entries; none if it is lost.
+    /// The batch with these entries; `None` if it is lost.
     pub(super) fn form(&self, mut batch: FormingBatch, entries: Vec<Entry>) -> Option<FormingBatch> {
         let spans = plan_spans(entries.iter().map(|entry| &entry.trace));
         let sequences = batch.len() + entries.len();
-        // If this panics the entries are gone, and with them their reply channels: that is an answer.
+        // If this panics, the entries are dropped with their reply channels, which answers the requests with an error.
         let formed = catch_unwind(AssertUnwindSafe(move || {
             batch.extend(entries);
             batch
@@ -77,7 +77,7 @@ impl Pipeline {
 }
 
 impl Pipeline {
-    /// Entries that interrupt what runs, or those of the next batch.
+    /// Entries that interrupt running batches, or entries of the next batch.
     fn take_work(&self, state: &mut State) -> Option<Work> {
         for level in Level::INTERRUPTING {
             let start = Instant::now();
@@ -98,9 +98,9 @@ impl Pipeline {
 
 impl State {
     /// Entries from the queue, and the batch that they join: the one in the slot, or a new one. The one in the slot is formed
-    /// anew where entries in it have to give way.
+    /// again if entries in it have to give way.
     pub(super) fn take_entries(&mut self, compaction: Compaction) -> Option<(FormingBatch, Vec<Entry>)> {
-        // Taking it back now would keep a backend waiting that could start.
+        // Taking it back now would delay a backend that could start.
         if self.slots.contains_key(&Level::Bulk) && self.idle_backends > 0 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Yield points of a pass: what runs there, and what ends the pass.
+//! Yield points of a pass: batches that run there, and conditions that end the pass.
 
 use super::pass::Pass;
 use super::pipeline::Pipeline;
@@ -20,12 +20,12 @@ pub(super) struct Preemption<'a> {
     entries: &'a [Entry],
     /// Spans of the pass.
     spans: &'a [Span],
-    /// Departures that were looked at.
+    /// Departures examined so far.
     departures: Option<u64>,
     away: Duration,
     /// Batches that have interrupted the pass.
     interruptions: usize,
-    /// Time up to which the pass has paid debts back; `None` for one that interrupts another itself.
+    /// Time up to which the pass has paid back debts; `None` for a pass that interrupts another itself.
     paid: Option<Instant>,
 }
 
@@ -57,14 +57,14 @@ impl<'a> Preemption<'a> {
         self.interruptions
     }
 
-    /// Time for which the pass has computed since it last paid debts back.
+    /// Compute time of the pass since it last paid back debts.
     pub(super) fn unpaid(&mut self) -> Duration {
         let now = Instant::now();
         self.paid.as_mut().map_or(Duration::ZERO, |paid| now - std::mem::replace(paid, now))
     }
 
     /// # Errors
-    /// Nobody waits for the pass any more.
+    /// [`Stopped`] if no request waits for the pass any more.
     fn check(&mut self) -> Result<(), Stopped> {
         let signals = &self.pipeline.signals;
         if signals.is_stopping() {

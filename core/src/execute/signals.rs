@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// No time: nothing is looked at again.
+/// Marks that there is no such time.
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// Times below are nanoseconds from here on.
+    /// Origin of the times below, which are in nanoseconds.
     began: Instant,
-    /// Level of the most urgent batch that is ready; [`Level::Bulk`] where none interrupts others.
+    /// Level of the most urgent batch that is ready; [`Level::Bulk`] if none interrupts others.
     ready: AtomicU8,
-    /// Chunks of requests whose clients left before their answer.
+    /// Number of chunks whose clients left before the answer.
     departures: AtomicU64,
-    /// All passes are to end.
+    /// True if all passes are to end.
     stopping: AtomicBool,
-    /// Time at which requests that have to wait before they interrupt are looked at again.
+    /// Time at which requests that must wait before they interrupt are reconsidered.
     look_again: AtomicU64,
     /// Last yield point of each replica.
     reached: Vec<AtomicU64>,
@@ -40,7 +40,7 @@ impl Signals {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(NEVER - 1)
     }
 
-    /// A replica has reached a yield point; true once when requests that had to wait are to be looked at again.
+    /// Records that a replica has reached a yield point. Returns true once when waiting requests are to be reconsidered.
     pub(super) fn reach(&self, replica: usize) -> bool {
         let now = self.now();
         if let Some(reached) = self.reached.get(replica) {
@@ -55,7 +55,7 @@ impl Signals {
         Duration::from_nanos(self.now().saturating_sub(reached))
     }
 
-    /// Requests that have to wait are looked at again after this time, or never.
+    /// Sets the time after which waiting requests are reconsidered; `None` for never.
     pub(super) fn look_again_in(&self, time: Option<Duration>) {
         let at = time.map_or(NEVER, |time| {
             self.now().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(NEVER)).min(NEVER - 1)
@@ -63,17 +63,17 @@ impl Signals {
         self.look_again.store(at, Relaxed);
     }
 
-    /// The most urgent batch that is ready has this level.
+    /// Sets the level of the most urgent batch that is ready.
     pub(super) fn set_ready(&self, level: Level) {
         self.ready.store(level as u8, Release);
     }
 
-    /// True if a batch is ready that interrupts those of a level.
+    /// True if a batch is ready that interrupts batches of this level.
     pub(super) fn is_ready_above(&self, level: Level) -> bool {
         self.ready.load(Acquire) > level as u8
     }
 
-    /// A client left before its answer; what it waited for may be in a batch that runs.
+    /// Records that a client left before its answer; its entries may be in a running batch.
     pub(super) fn depart(&self) {
         self.departures.fetch_add(1, Release);
     }
@@ -83,7 +83,7 @@ impl Signals {
         self.departures.load(Acquire)
     }
 
-    /// All passes end at their next yield point.
+    /// Ends all passes at their next yield point.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Release);
     }

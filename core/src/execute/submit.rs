@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Answers to come, in the order of the sequences. Dropped early, its entries leave the queue.
+/// Pending answers, in the order of the sequences. If dropped early, the entries leave the queue.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(super) pipeline: Arc<Pipeline>,
@@ -42,7 +42,7 @@ impl Pipeline {
     /// Submits a request or its first chunk: all sequences or none.
     ///
     /// # Errors
-    /// [`Error::ShuttingDown`]; [`BackendError::DeviceLost`]; [`Error::Overloaded`] where the queue is full.
+    /// [`Error::ShuttingDown`]; [`BackendError::DeviceLost`]; [`Error::Overloaded`] if the queue is full.
     pub(crate) fn submit(
         self: &Arc<Self>,
         sequences: Vec<Tokens>,
@@ -72,7 +72,7 @@ impl Pipeline {
         self.push(submission, &share, flow, Some(follows))
     }
 
-    /// Submits one token, however full the queue is.
+    /// Submits one token, even if the queue is full.
     ///
     /// # Errors
     /// [`Error::ShuttingDown`]
@@ -109,7 +109,7 @@ impl Pending {
     /// Waits for all answers.
     ///
     /// # Errors
-    /// [`Error::Backend`], the first in order; [`Error::ShuttingDown`] where the pass was stopped.
+    /// [`Error::Backend`], the first in order; [`Error::ShuttingDown`] if the pass was stopped.
     pub(crate) async fn collect(mut self) -> Result<Vec<Answer>, Error> {
         let mut answers = Vec::with_capacity(self.answers.len());
         for answer in &mut self.answers {
@@ -133,7 +133,7 @@ impl Drop for Pending {
             let mut state = self.pipeline.lock();
             state.queue.withdraw(self.tickets.clone());
             state.entries_left();
-            // An empty queue may be what a closing planner waits for.
+            // A closing planner may be waiting for an empty queue.
             self.pipeline.planner_wake.notify_one();
         }
     }

@@ -1,8 +1,8 @@
-//! Warm-up: work of the first batch that is done before the engine answers.
+//! Warm-up before the engine answers.
 //!
-//! A first pass finds cold caches, threads that sleep, and memory that the system has not backed yet. The backend's thread
-//! reserves the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
-//! compact rows. On a GPU it runs full batches before them, since workspaces are sized and the kernels of products chosen by what runs.
+//! A first pass meets cold caches, sleeping threads, and memory that the system has not backed yet. The backend's thread
+//! allocates the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
+//! compact rows. On a GPU it first runs full batches, which determine the sizes of workspaces and the choice of matrix kernels.
 
 use super::output_checks::is_finite;
 use crate::backend::{
@@ -16,19 +16,19 @@ use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::work::Work;
 use std::time::{Duration, Instant};
 
-/// Sequences of a pass at most.
+/// Maximum sequences of a pass.
 const SEQUENCES: usize = 4;
 
-/// The answers of a warm-up, whose texts are of arbitrary tokens: only whether their values are finite matters.
+/// Answers of a warm-up. Its texts consist of arbitrary tokens, so only the finiteness of the values matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WarmUpAnswers {
     pub(super) texts: usize,
-    /// Those of the texts whose answers have values that are not finite.
+    /// Number of texts whose answers have non-finite values.
     pub(super) not_finite: usize,
 }
 
 impl WarmUpAnswers {
-    /// The answers of both.
+    /// Sum of both.
     pub(super) fn and(self, other: Self) -> Self {
         Self { texts: self.texts + other.texts, not_finite: self.not_finite + other.not_finite }
     }
@@ -38,8 +38,8 @@ impl WarmUpAnswers {
         self.not_finite += outputs.iter().filter(|output| !is_finite(output)).count();
     }
 
-    /// Checks that some answer is finite. A server without one would be ready and answer nothing, whatever the texts: its requests fail, and
-    /// then its health.
+    /// Checks that at least one answer is finite. Otherwise the server would become ready although every request fails, and then its
+    /// health check.
     ///
     /// # Errors
     /// [`BackendError::NotFinite`]
@@ -54,7 +54,7 @@ impl WarmUpAnswers {
         }
     }
 
-    /// A warning about answers that are not finite where others are; `None` where all are finite.
+    /// A warning if some answers are not finite; `None` if all are.
     pub(crate) fn warning(self, dtype: &str) -> Option<String> {
         let Self { texts, not_finite } = self;
         (not_finite > 0).then(|| {
@@ -105,7 +105,7 @@ impl WarmUp {
         Ok(answers)
     }
 
-    /// Reserves memory, runs the passes and tells of their answers; `observe` is told the part of the model, the work and the time of each.
+    /// Allocates memory, runs the passes and returns their answers; `observe` gets the sub-model, the work and the time of each.
     ///
     /// # Errors
     /// The backend fails; no batch would succeed.
@@ -126,7 +126,7 @@ impl WarmUp {
         self.pass(backend, small, &observe).map(|small| answers.and(small))
     }
 
-    /// Runs passes of this many distinct tokens: over all rows, and over compact ones where batches are compacted.
+    /// Runs passes of this many distinct tokens: over all rows, and over compact rows if batches are compacted.
     fn pass(
         &self,
         backend: &mut ModelBackend,
@@ -156,21 +156,21 @@ impl WarmUp {
     }
 }
 
-/// Sequences of `tokens` tokens in all that share nothing, none longer than `longest`.
+/// Sequences that share nothing, with `tokens` tokens in all and none longer than `longest`.
 fn distinct(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     let len = tokens.div_ceil(SEQUENCES).min(longest);
     (0..tokens).step_by(len).map(|start| (start..tokens.min(start + len)).collect()).collect()
 }
 
-/// Sequences with `tokens` distinct tokens of which the first half, or half of a sequence, is shared; 2.5 times as many tokens in all
-/// at most.
+/// Sequences with `tokens` distinct tokens, the first half of which, or half of a sequence, is shared; at most 2.5 times as many
+/// tokens in all.
 fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     let shared = (tokens / 2).min(longest / 2);
     let tails = distinct(tokens - shared, longest - shared);
     tails.into_iter().map(|tail| (0..shared).chain(tail.into_iter().map(|id| shared + id)).collect()).collect()
 }
 
-/// The parts of a model by index, each with a task that leads to it and its limits.
+/// Sub-models by index, each with a task that selects it and its limits.
 fn parts(info: &ModelInfo) -> Vec<(usize, TaskId, TokenLimits)> {
     let tasks = || info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
     let task = |part| match part {
@@ -180,7 +180,7 @@ fn parts(info: &ModelInfo) -> Vec<(usize, TaskId, TokenLimits)> {
     info.parts().enumerate().filter_map(|(part, limits)| Some((part, task(part)?, limits))).collect()
 }
 
-/// A batch of sequences of any numbers, taken as token ids modulo the vocabulary's size.
+/// A batch of sequences of arbitrary numbers, used as token ids modulo the vocabulary's size.
 fn batch(sequences: &[Vec<usize>], vocab_size: usize, task: TaskId, wanted: Wanted) -> Result<Batch, BackendError> {
     let mut batch = Batch::default();
     for sequence in sequences {

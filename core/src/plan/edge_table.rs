@@ -14,8 +14,8 @@ pub(crate) struct EdgeKey {
     pub(crate) input_id: u32,
 }
 
-/// Open addressing with linear probing, never more than half full. Nothing is ever removed but all at once, and that
-/// costs nothing: a slot counts only if it was written in the current generation.
+/// Hash table with open addressing and linear probing, at most half full. Only all edges together can be removed, at no
+/// cost: a slot counts only if it was written in the current generation.
 #[derive(Debug)]
 pub(crate) struct EdgeTable {
     /// A power of two.
@@ -38,7 +38,7 @@ const FREE: Slot = Slot { generation: 0, key: EdgeKey { parent_end: 0, input_id:
 
 const MIN_SLOTS: usize = 64;
 
-/// Slots for each key at least.
+/// Minimum slots per key.
 const SLOTS_PER_KEY: usize = 2;
 
 /// Free place of an edge that was not found.
@@ -55,7 +55,7 @@ impl Default for EdgeTable {
 }
 
 impl EdgeTable {
-    /// The edge with this key of which `is_it` is true, or the place where it would be.
+    /// The edge with this key for which `is_it` is true, or the place where it would be.
     #[inline]
     pub(crate) fn find(&self, key: EdgeKey, is_it: impl Fn(u32) -> bool) -> Result<u32, Vacancy> {
         let mut index = self.home(key);

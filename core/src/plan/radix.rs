@@ -1,8 +1,8 @@
-//! The radix plan: which rows of a ragged batch are distinct, and where each of them is.
+//! Radix plan: the distinct rows of a ragged batch and their places.
 //!
-//! In a causal model the hidden state of a token depends on the tokens before it and on nothing else,
-//! so two rows with the same history are the same row at every layer (RadixMLP, arXiv 2601.15013,
-//! section 3). A batch is therefore a prefix tree; *compact space* has one row per tree node:
+//! In a causal model the hidden state of a token depends only on it and the tokens before it, so two
+//! rows with the same history are equal in every layer (RadixMLP, arXiv 2601.15013, section 3). A
+//! batch is therefore a prefix tree; *compact space* has one row per tree node:
 //!
 //! ```text
 //! ragged[i]  = compact[scatter[i]]      scatter [N]
@@ -122,8 +122,8 @@ impl RadixPlan {
         self.scatter.len()
     }
 
-    /// Pairs of a query and a key in one causal attention over compact space: each node with itself and the path
-    /// before it. [`RaggedBatch::attention_work`] is what it is without sharing.
+    /// Query-key pairs in one causal attention over compact space: each node with itself and the path before it.
+    /// [`RaggedBatch::attention_work`] is the number without sharing.
     pub fn attention_work(&self) -> u64 {
         self.segments.iter().map(|segment| causal_pairs(segment.depth.into(), segment.len.into())).sum()
     }
@@ -149,8 +149,8 @@ pub struct PlanBuilder {
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
 
-/// End row of the root in the keys of its children: no other edge's, and another one for each scope and task, so that paths of
-/// different ones part before their first node. Scopes are the numbers of API keys, of which there are fewer than 2^23.
+/// End row of the root in the keys of its children. No other edge has it, and it differs by scope and task, so that their paths
+/// part before the first node. Scopes are numbers of API keys, fewer than 2^23.
 fn root_end(sequence: &TokenSlice<'_>) -> u32 {
     ((sequence.scope().0 << 8) | u32::from(sequence.task().0)).wrapping_neg()
 }
@@ -257,11 +257,9 @@ impl PlanBuilder {
             };
             let Segment { start, len, depth, .. } = self.edges[child as usize].segment;
             let rows = start as usize..(start + len) as usize;
-            let rows = match self.counted {
-                true => self.plan.rows.counted(rows, depth),
-                false => self.plan.rows.as_slice().range(rows),
-            };
-            // A path has one scope and one task, which its first edge was found by.
+            let rows =
+                if self.counted { self.plan.rows.counted(rows, depth) } else { self.plan.rows.as_slice().range(rows) };
+            // A path has one scope and one task, by which its first edge was found.
             let rows = rows.in_scope(sequence.scope()).with_task(sequence.task());
             let shared = sequence.tail(placed).common_prefix_len(&rows);
             self.plan.scatter.extend(start..start + shared as u32);

@@ -118,7 +118,7 @@ impl RaggedBatch {
         self.rows.len()
     }
 
-    /// Pairs of a query and a key in one causal attention over all sequences, each on its own.
+    /// Query-key pairs in one causal attention over all sequences, each on its own.
     pub fn attention_work(&self) -> u64 {
         self.cu_seqlens.windows(2).map(|ends| causal_pairs(0, (ends[1] - ends[0]).into())).sum()
     }
@@ -140,7 +140,7 @@ impl RaggedBatch {
     }
 }
 
-/// Pairs of `len` queries with the keys up to their own, the first query at position `depth`.
+/// Query-key pairs of `len` queries with the keys up to their own, the first query at position `depth`.
 pub(crate) fn causal_pairs(depth: u64, len: u64) -> u64 {
     len * depth + len * (len + 1) / 2
 }

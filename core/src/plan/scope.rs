@@ -1,10 +1,10 @@
-//! What all tokens of a sequence have in common, and share states with none that has another.
+//! Scope and task of a sequence. Sequences that differ in either share no states.
 
-/// Sequences of different scopes have nothing in common, whatever their tokens are.
+/// Scope of folding: sequences of different scopes share no states, even if their tokens are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Scope(pub u32);
 
-/// The number of a text's task among the model's, from 1; 0 for none. The task selects what the tokens go through (an adapter, a model behind a
-/// Router) and changes all hidden states, so sequences of different tasks have nothing in common.
+/// Number of a text's task among the model's tasks, from 1; 0 for no task. The task selects an adapter or a sub-model and so changes all
+/// hidden states: sequences of different tasks share none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TaskId(pub u8);

@@ -1,8 +1,8 @@
 //! The key of folding: tokens with all that changes their hidden states.
 //!
-//! Whatever compares, hashes or copies tokens goes through [`Tokens`] and [`TokenKey`]: radix plans, the index of the
-//! queue, the folding of equal inputs, and the rows of a batch ([`TokenRows`]). Each operation takes these apart without
-//! `..`, so a field that is added to them does not compile before every operation treats it.
+//! All code that compares, hashes or copies tokens uses [`Tokens`] and [`TokenKey`]: radix plans, the index of the queue,
+//! the folding of equal inputs, and the rows of a batch ([`TokenRows`]). Each operation destructures them without `..`, so
+//! a new field does not compile until every operation handles it.
 
 pub use super::scope::{Scope, TaskId};
 use std::hash::{Hash, Hasher};
@@ -28,8 +28,8 @@ pub type TokenSlice<'a> = Tokens<&'a [u32]>;
 
 #[derive(Debug, Clone, Copy, Hash)]
 enum Positions<S> {
-    /// This one, the next, and so on. It is a whole word because a copy reads a whole word, and would wait for a
-    /// narrower write.
+    /// Consecutive positions from this one on. It is a whole word, because a copy reads a whole word and would wait for
+    /// a narrower write.
     From(usize),
     Listed(S),
 }
@@ -304,8 +304,8 @@ impl<'a, S: AsRef<[u32]> + ?Sized> From<&'a S> for TokenSlice<'a> {
     }
 }
 
-/// Tokens of many sequences, row by row, as a device takes them: without their scopes, and without their tasks, which are those of
-/// whole sequences.
+/// Tokens of many sequences, row by row, in the form that a device takes: without scopes and tasks, which belong to whole
+/// sequences.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenRows {
     input_ids: Vec<u32>,
@@ -344,7 +344,7 @@ impl TokenRows {
         Tokens { token_type_ids, position_ids: Positions::Listed(position_ids), ..Tokens::new(input_ids) }
     }
 
-    /// Rows of which the caller knows that their positions are `first`, `first + 1`, ...
+    /// Rows that the caller knows to have the positions `first`, `first + 1`, ...
     #[inline]
     pub(crate) fn counted(&self, rows: Range<usize>, first: u32) -> TokenSlice<'_> {
         let token_type_ids = self.token_type_ids().map(|list| &list[rows.clone()]);

@@ -36,7 +36,7 @@ impl FromStr for Aggregation {
 }
 
 impl Aggregation {
-    /// The name that an entity of a label has: that of a group is without `B-` or `I-`.
+    /// Name of an entity with this label; the name of a group has no `B-` or `I-`.
     pub fn name_of(self, label: &str) -> &str {
         match self {
             Self::None => label,

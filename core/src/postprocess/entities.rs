@@ -1,12 +1,12 @@
-//! Entities: what a classifier of tokens finds in a text, token by token or grouped as the pipeline of Hugging Face transformers does.
+//! Entities that a token classifier finds in a text, token by token or grouped as in the pipeline of Hugging Face transformers.
 //!
-//! They are found one by one: a text may have as many logits as an answer has at all, and only those of one token are worked on at once.
+//! They are found one at a time: a single text may have as many logits as an answer may have, and each step reads those of one token.
 
 use super::aggregation::{Aggregation, Labelled, Word};
 use super::char_index::CharIndex;
 use crate::response::TokenLogits;
 
-/// A token with its label, or a group of tokens with theirs.
+/// A token or a group of tokens, with its label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entity {
     /// The first token.
@@ -19,14 +19,14 @@ pub struct Entity {
     pub score: f32,
 }
 
-/// What the next step of the search for entities came to.
+/// Result of one step of the search for entities.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
     /// An entity.
     Found(Entity),
     /// The search goes on.
     Working,
-    /// There is none any more.
+    /// There are no more entities.
     Done,
 }
 
@@ -52,7 +52,7 @@ struct Group {
     last: usize,
     /// The label of the first word, which names the group.
     label: usize,
-    /// That of the last word, with which the next one is compared.
+    /// The label of the last word, with which the next one is compared.
     last_label: usize,
     /// Sum of the words' scores.
     sum: f64,
@@ -67,7 +67,7 @@ impl TokenLogits {
 }
 
 impl Entities {
-    /// Goes on to the next token or entity; the work is that of some values for each label. `labels` are their names.
+    /// Continues to the next token or entity, at the work of a few values per label. `labels` are the labels' names.
     pub fn step(&mut self, labels: &[String]) -> Step {
         let Some(token) = self.text.tokens.get(self.next) else {
             return match self.word.take() {
@@ -149,7 +149,7 @@ impl Group {
     }
 }
 
-/// Whether a label begins an entity, and its kind.
+/// Parts of a label: true if it begins an entity, and the kind of entity.
 fn tag(label: &str) -> (bool, &str) {
     match label.strip_prefix("B-") {
         Some(kind) => (true, kind),

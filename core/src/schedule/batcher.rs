@@ -11,28 +11,28 @@ use crate::plan::tokens::Tokens;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// Conditions and form of a batch's compaction.
+/// Settings of a batch's compaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Compaction {
-    /// Said by the model's backend.
+    /// Folding that the model's backend allows.
     pub(crate) folding: Folding,
-    /// Compact when something is shared and N'/N is at or under this; 0 is never.
+    /// Maximum N'/N of a batch that is compacted; 0 turns compaction off.
     pub(crate) threshold: f32,
-    /// Round N' up to a multiple of this.
+    /// Multiple to which N' is rounded up.
     pub(crate) pad_to_multiple: usize,
-    /// Batches of more tokens than this are compacted whatever the threshold says: they fit the budget only without the
-    /// rows that repeat.
+    /// Number of tokens above which a batch is compacted whatever the threshold: it fits the budget only without the repeated
+    /// rows.
     pub(crate) max_tokens: usize,
 }
 
 impl Compaction {
-    /// Folding in use; `None` where compaction is off.
+    /// Folding in use; `None` if compaction is off.
     pub(crate) fn folds(self) -> Option<Folding> {
         (self.threshold > 0.0).then_some(self.folding)
     }
 
-    /// Tokens that would be computed for the sequences of one request if no other were in their batch. What clients are
-    /// told is this: counts of a real batch would tell them what others sent.
+    /// Tokens that would be computed for the sequences of one request in a batch of their own. Clients get this number, because
+    /// the counts of a real batch would reveal what others sent.
     pub(crate) fn computed_alone(self, sequences: &[Tokens]) -> usize {
         let total = sequences.iter().map(Tokens::len).sum();
         match self.folds() {
@@ -49,7 +49,7 @@ impl Compaction {
     }
 
     fn is_under_threshold(self, unique_tokens: usize, total_tokens: usize) -> bool {
-        // Rounded to the threshold's own precision, so that "at" means what the flag says: 95/100 is at 0.95.
+        // Rounded to the threshold's precision, so that a ratio equal to the flag's value passes: 95/100 is at 0.95.
         (unique_tokens as f64 / total_tokens as f64) as f32 <= self.threshold
     }
 
@@ -59,8 +59,8 @@ impl Compaction {
     }
 }
 
-/// Memory that a batch is built in. It goes from a batch that is done to one that begins, because fresh memory costs more
-/// than the planning itself: the system clears each page at its first use.
+/// Memory in which a batch is built. The next batch reuses it, because fresh memory costs more than the planning itself: the
+/// system clears each page at its first use.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     batch: Batch,
@@ -88,14 +88,14 @@ pub(crate) struct FormingBatch {
     planning: Duration,
 }
 
-/// A batch for the backend, and the entries that it answers.
+/// A batch for the backend, with the entries that it answers.
 #[derive(Debug)]
 pub(crate) struct ReadyBatch {
     pub(crate) batch: Batch,
-    /// The compaction of `batch`; `None` where every row is computed.
+    /// Compaction of `batch`; `None` if every row is computed.
     pub(crate) plan: Option<RadixPlan>,
     pub(crate) entries: Vec<Entry>,
-    /// Time spent on choosing the entries and on forming the batch and its plan.
+    /// Time spent choosing the entries and forming the batch and its plan.
     pub(crate) planning: Duration,
     builder: PlanBuilder,
     whole: WholeFolding,
@@ -112,18 +112,17 @@ impl ReadyBatch {
         self.plan.as_ref().map_or(self.batch.ragged.total_tokens(), RadixPlan::unique_tokens)
     }
 
-    /// Pairs of a query and a key in a layer of full attention. `compact`: attention runs over the compact rows where there
-    /// is a plan.
+    /// Query-key pairs in a layer of full attention. `compact`: attention runs over the compact rows if there is a plan.
     pub(crate) fn attention_work(&self, compact: bool) -> u64 {
         let plan = self.plan.as_ref().filter(|_| compact);
         plan.map_or_else(|| self.batch.ragged.attention_work(), RadixPlan::attention_work)
     }
 
-    /// Work of the pass for each part of the model. `compact` is that of [`attention_work`](Self::attention_work).
+    /// Work of the pass for each sub-model; `compact` as in [`attention_work`](Self::attention_work).
     pub(crate) fn work(&self, compact: bool, parts: &SubModelMap) -> WorkByPart {
         let mut work = WorkByPart::default();
         if self.plan.is_some() {
-            // Only backends of one part take plans.
+            // Only backends of a single model take plans.
             work.add(0, Work { rows: self.unique_tokens(), pairs: self.attention_work(compact) });
             return work;
         }
@@ -135,20 +134,19 @@ impl ReadyBatch {
         work
     }
 
-    /// Pairs of a query and a key that a layer of full attention leaves out. `compact`: attention runs over the compact
-    /// rows where there is a plan.
+    /// Query-key pairs that a layer of full attention skips; `compact` as in [`attention_work`](Self::attention_work).
     pub(crate) fn attention_work_saved(&self, compact: bool) -> u64 {
         let folded = self.entries.iter().zip(self.whole.is_first()).filter(|(_, is_first)| !is_first);
         let whole: u64 = folded.map(|(entry, _)| (entry.tokens.len() as u64).pow(2)).sum();
         whole + self.batch.ragged.attention_work() - self.attention_work(compact)
     }
 
-    /// The outputs of the entries, from those of the batch's sequences.
+    /// Outputs of the entries, from the outputs of the batch's sequences.
     pub(crate) fn unfold(&self, outputs: Vec<Output>) -> Vec<Output> {
         self.whole.unfold(outputs)
     }
 
-    /// The entries, and the memory for another batch.
+    /// The entries, and the memory for the next batch.
     pub(crate) fn into_parts(self) -> (Vec<Entry>, Buffers) {
         let Self { batch, plan, entries, mut builder, whole, .. } = self;
         if let Some(plan) = plan {
@@ -171,7 +169,7 @@ impl FormingBatch {
         self.planning += duration;
     }
 
-    /// Appends entries; one that cannot be a sequence is answered with an error.
+    /// Appends entries; an invalid one is answered with an error.
     pub(crate) fn extend(&mut self, entries: Vec<Entry>) {
         let start = Instant::now();
         for entry in entries {
@@ -196,7 +194,7 @@ impl FormingBatch {
         self.entries.push(entry);
     }
 
-    /// The entries of a batch that is given up, and the memory for another.
+    /// The entries of a batch that is given up, and the memory for the next one.
     pub(crate) fn into_parts(self) -> (Vec<Entry>, Buffers) {
         let Self { mut buffers, entries, .. } = self;
         buffers.clear();
@@ -208,11 +206,11 @@ impl FormingBatch {
         self.entries.len()
     }
 
-    /// The finished batch, without the entries that were cancelled meanwhile.
+    /// The finished batch, without entries cancelled meanwhile.
     pub(crate) fn finish(mut self) -> ReadyBatch {
         let start = Instant::now();
         if self.entries.iter().any(Entry::is_cancelled) {
-            // Sequences cannot be taken out of a tree; forming the rest again costs microseconds.
+            // Sequences cannot be removed from the tree; forming the batch again costs microseconds.
             self.buffers.clear();
             let entries = std::mem::take(&mut self.entries);
             entries.into_iter().filter(|entry| !entry.is_cancelled()).for_each(|entry| self.push(entry));

@@ -4,10 +4,10 @@ use super::work::{Work, WorkByPart};
 use crate::backend::Folding;
 use crate::config::Scheduling;
 
-/// Limits of a batch, beside that on its time. Whatever they are, a batch holds one entry: what was accepted is computed.
+/// Limits on the size of a batch. A single entry always fits, since every accepted entry must be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Rows to compute: N', or N where nothing is compacted.
+    /// Rows to compute: N', or N without compaction.
     pub(crate) max_tokens: usize,
     /// N.
     pub(crate) max_ragged_tokens: usize,
@@ -22,7 +22,7 @@ impl Budget {
         load.sequences <= 1 || (within && load.sequences <= max_sequences)
     }
 
-    /// Rows that fit beside a load.
+    /// Rows that still fit with a load.
     pub(crate) fn room(self, load: &Load) -> usize {
         self.max_tokens.saturating_sub(load.tokens)
     }
@@ -38,7 +38,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// With one more sequence of `len` tokens for a part of the model, `new_tokens` of which the batch does not have yet.
+    /// Load with one more sequence of `len` tokens for a sub-model, `new_tokens` of which the batch does not have yet.
     pub(crate) fn with(&self, part: usize, new_tokens: usize, len: usize, attention: AttentionRows) -> Self {
         let queries = match attention {
             AttentionRows::Compact => new_tokens,
@@ -67,7 +67,7 @@ pub(crate) enum AttentionRows {
 }
 
 impl AttentionRows {
-    /// Work that a sequence leaves out which shares its first `tokens` with others of its batch.
+    /// Work saved by a sequence that shares its first `tokens` with others of its batch.
     pub(crate) fn saved(self, tokens: usize) -> Work {
         let pairs = match self {
             Self::Compact => tokens as u64 * (tokens as u64 + 1) / 2,
@@ -82,9 +82,9 @@ impl AttentionRows {
 pub(crate) struct Policy {
     pub(crate) budget: Budget,
     pub(crate) scheduling: Scheduling,
-    /// Tokens that count once; `None` where each entry counts in full.
+    /// Tokens that count once; `None` if each entry counts in full.
     pub(crate) folding: Option<Folding>,
     pub(crate) attention: AttentionRows,
-    /// Tokens of a request below which its size makes no difference to its turn.
+    /// Size of a request in tokens below which its size makes no difference to its turn.
     pub(crate) quantum: usize,
 }

@@ -1,22 +1,22 @@
-//! Running estimate of the time that a part of a model takes in a forward pass, from its rows and its pairs of a query and a key.
+//! Running estimate of the time that a sub-model takes in a forward pass, from its rows and query-key pairs.
 
 use super::work::Work;
 use std::time::Duration;
 
-/// Compute time after which a measurement counts a third (1/e) of what it did.
+/// Compute time in nanoseconds after which the weight of a measurement has fallen to 1/e.
 const MEMORY: f64 = 5e9;
 
-/// Time of a row, in nanoseconds, before anything was measured.
+/// Time of a row, in nanoseconds, before the first measurement.
 const FIRST_GUESS: f64 = 1e6;
 
-/// A pass that takes longer than so many times its estimate is a surprise and counts as this: it was the machine that stood still.
-/// Where the next one is a surprise too, the machine has become slower.
+/// Maximum ratio of a pass's time to its estimate. A longer pass is a *surprise* and counts with this ratio, because the machine probably
+/// paused. If the next pass is a surprise too, the machine has become slower.
 const MAX_SURPRISE: f64 = 8.0;
 
-/// Least estimate of a pass, in nanoseconds, of which a multiple is a surprise.
+/// Minimum estimate, in nanoseconds, of a pass that can be a surprise.
 const MIN_TIME: f64 = 1e6;
 
-/// Time of a row and of a pair of a query and a key, in nanoseconds; neither is negative.
+/// Time of a row and of a query-key pair, in nanoseconds; neither is negative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) per_row: f64,
@@ -29,8 +29,7 @@ impl Cost {
     }
 }
 
-/// Least-squares fit of `time = per_row * rows + per_pair * pairs` over the passes of the last seconds of computing. The
-/// errors of long passes weigh most, because bounds are about those.
+/// Least-squares fit of `time = per_row * rows + per_pair * pairs` over recent passes; long ones weigh most, because the bounds concern them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CostModel {
     rows_rows: f64,
@@ -41,13 +40,13 @@ pub(crate) struct CostModel {
     surprises: Surprises,
 }
 
-/// Surprises in a row.
+/// Consecutive surprises.
 #[derive(Debug, Clone, Copy)]
 struct Surprises {
-    /// As many as the machine's standing still once can cause: one in each replica.
+    /// Number that a single pause of the machine can cause: one per replica.
     of_a_pause: usize,
     count: usize,
-    /// Least ratio of their times to the estimates.
+    /// Least ratio of their times to their estimates.
     least: f64,
 }
 
@@ -58,7 +57,7 @@ impl Surprises {
 }
 
 impl CostModel {
-    /// The first guess, which any measurement outweighs. Passes run on so many replicas of a backend.
+    /// A first guess, which any measurement outweighs, for passes that run on `replicas` replicas of a backend.
     pub(crate) fn new(replicas: usize) -> Self {
         let rows_rows = 1e-3;
         Self {
@@ -71,7 +70,7 @@ impl CostModel {
         }
     }
 
-    /// A pass took `time` for its work.
+    /// Records that a pass took `time` for its work.
     pub(crate) fn observe(&mut self, work: Work, time: Duration) {
         let Some(time) = self.counted_time(work, time.as_nanos() as f64) else { return };
         let (rows, pairs) = (work.rows as f64, work.pairs as f64);
@@ -88,8 +87,8 @@ impl CostModel {
         }
     }
 
-    /// The time with which a pass counts; `None` where a pause counts already. After more surprises in a row than one pause causes, what
-    /// was measured before counts as if it had taken longer by the least of them. Passes that are too short for a surprise say nothing.
+    /// Time with which a pass counts; `None` if its pause is counted already. After more consecutive surprises than one pause causes,
+    /// earlier measurements are scaled by the least ratio. Passes too short to be a surprise neither add to the surprises nor end them.
     fn counted_time(&mut self, work: Work, time: f64) -> Option<f64> {
         if !self.is_measured() {
             return Some(time);
@@ -115,7 +114,7 @@ impl CostModel {
         (count == 1).then_some(most)
     }
 
-    /// True once the first guess does not matter any more.
+    /// True once the first guess no longer matters.
     fn is_measured(&self) -> bool {
         self.rows_rows >= 1.0
     }
@@ -125,13 +124,14 @@ impl CostModel {
         let &Self { rows_rows, rows_pairs, pairs_pairs, rows_time, pairs_time, surprises: _ } = self;
         let determinant = rows_rows * pairs_pairs - rows_pairs * rows_pairs;
         let per_pair = (pairs_time * rows_rows - rows_time * rows_pairs) / determinant;
-        // Passes of one shape do not tell rows and pairs apart: then all is put down to the rows.
+        // Passes of a single shape cannot separate rows from pairs: then all time is attributed to rows.
         let is_clear = determinant > 1e-6 * rows_rows * pairs_pairs;
         let per_pair = if is_clear { per_pair.max(0.0) } else { 0.0 };
         let per_row = (rows_time - per_pair * rows_pairs) / rows_rows;
-        match per_row < 0.0 {
-            true => Cost { per_row: 0.0, per_pair: pairs_time / pairs_pairs },
-            false => Cost { per_row, per_pair },
+        if per_row < 0.0 {
+            Cost { per_row: 0.0, per_pair: pairs_time / pairs_pairs }
+        } else {
+            Cost { per_row, per_pair }
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Debts: compute time that accounts have had at yield points and that the interrupted batches have not had since.
+//! Debts: compute time that accounts have used at yield points and the interrupted batches have not yet made up for.
 
 use crate::flow::Account;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Debts of all accounts. While an account's debt is below the limit its requests may interrupt batches; each second that interrupted
-/// batches compute pays one back. So an account that never ceases gets half of the time, beside a head start of the limit.
+/// Debts of all accounts. An account's requests may interrupt batches while its debt is below the limit. Each second that interrupted
+/// batches compute pays back one second, so an account that always interrupts gets half of the time, plus the limit once.
 #[derive(Debug)]
 pub(crate) struct Debts {
     limit: Duration,
-    /// Time that batches without a debt have computed.
+    /// Compute time of interruptible batches so far.
     paid: Duration,
     accounts: HashMap<Account, Debt>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Debts {
 #[derive(Debug, Clone, Copy)]
 struct Debt {
     amount: Duration,
-    /// [`Debts::paid`] when this was the amount.
+    /// Value of [`Debts::paid`] when `amount` was set.
     at: Duration,
 }
 
@@ -26,22 +26,22 @@ impl Debts {
         Self { limit, paid: Duration::ZERO, accounts: HashMap::new() }
     }
 
-    /// An account's requests have interrupted batches for so long.
+    /// Adds the time for which an account's requests have interrupted batches.
     pub(crate) fn borrow(&mut self, account: Account, time: Duration) {
         let amount = self.debt(account) + time;
         self.accounts.insert(account, Debt { amount, at: self.paid });
     }
 
-    /// Batches that may be interrupted have computed for so long.
+    /// Adds compute time of interruptible batches, which pays back every debt.
     pub(crate) fn repay(&mut self, time: Duration) {
         self.paid += time;
     }
 
-    /// Time that such batches must compute before the account may interrupt one.
+    /// Time that interruptible batches must compute before the account may interrupt one.
     pub(crate) fn wait(&self, account: Account) -> Duration {
         match self.debt(account) {
             debt if debt < self.limit => Duration::ZERO,
-            // Below the limit, by the resolution of the clock.
+            // One nanosecond more, because the debt must be below the limit.
             debt => debt - self.limit + Duration::from_nanos(1),
         }
     }

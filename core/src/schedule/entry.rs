@@ -14,7 +14,7 @@ pub(crate) type Ticket = u64;
 /// One sequence on its way to the backend.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Given by the queue.
+    /// Assigned by the queue.
     pub(crate) ticket: Ticket,
     /// Not empty, every id below the vocabulary's size, no longer than a batch.
     pub(crate) tokens: Tokens,
@@ -39,7 +39,7 @@ impl Entry {
     }
 
     pub(crate) fn answer(self, reply: Reply) {
-        // The client may leave at any moment; then there is nobody to tell.
+        // The client may disconnect at any moment; then nothing receives the reply.
         drop(self.reply.send(reply));
     }
 }
@@ -48,7 +48,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) output: Output,
-    /// From arrival until the backend took the batch, less planning.
+    /// Time from arrival until the backend took the batch, without planning.
     pub(crate) queue: Duration,
     /// Time at which the backend took the batch.
     pub(crate) taken: Instant,
@@ -64,8 +64,7 @@ pub(crate) struct BatchReport {
     pub(crate) total_tokens: usize,
     /// N', or N when the batch was not compacted.
     pub(crate) unique_tokens: usize,
-    /// Pairs of a query and a key, in a layer of full attention, that compact attention did not compute; none if the pass
-    /// failed.
+    /// Query-key pairs in a layer of full attention that compact attention skipped; 0 if the pass failed.
     pub(crate) attention_work_saved: u64,
     pub(crate) planning: Duration,
     pub(crate) inference: Duration,

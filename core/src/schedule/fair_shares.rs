@@ -1,11 +1,11 @@
 //! Fair order of the waiting entries: between accounts, and between the jobs of one.
 //!
-//! *Accounts* take turns: next is the one that has received the fewest tokens. One that comes back from a pause starts
-//! level with the others and gets nothing for the time that it was away. The *jobs* of an account (requests, or chunks of
-//! large ones) are in its [`SizeLanes`].
+//! Each account has a *virtual time*: the tokens that it has been charged. The account with the least virtual time is next. After a
+//! pause, an account starts at the system's virtual time, so it gets nothing for the time that it was away. The *jobs* of an account
+//! (requests, or chunks of large ones) are in its [`SizeLanes`].
 //!
-//! An entry is charged its tokens when it takes its seat in a batch. Once the batch has run, the charges are corrected to the time that it
-//! took, as a number of tokens by the [`Pace`] of the last seconds: who sends small or slow batches pays for them.
+//! An entry is charged its tokens when it takes its seat in a batch. Once the batch has run, the charges are corrected to its compute time,
+//! converted to tokens at the [`Pace`] of the last seconds: an account pays for the small or slow batches that it causes.
 
 use super::entry::Ticket;
 use super::pace::Pace;
@@ -16,8 +16,8 @@ use crate::flow::{Account, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Ratio of the sizes of a request that is interrupted and of one that interrupts it, at least. Requests that are about as large share
-/// batches, and prefixes.
+/// Minimum ratio of an interrupted request's size to the size of the one that interrupts it. Requests of about the same size share
+/// batches and prefixes.
 const MIN_RATIO: usize = 4;
 
 /// Place of an entry in the order of its account.
@@ -27,25 +27,25 @@ pub(crate) struct Turn {
     pub(crate) ticket: Ticket,
 }
 
-/// The fair order, and what all have received.
+/// Fair order, and the virtual times of the accounts.
 #[derive(Debug)]
 pub(crate) struct FairShares {
-    /// Tokens of a job below which its size makes no difference.
+    /// Size of a job in tokens below which its size makes no difference.
     quantum: usize,
     accounts: HashMap<Account, AccountShares>,
-    /// The accounts with waiting entries, by the tokens that they have received.
+    /// Accounts with waiting entries, by virtual time.
     turns: BTreeSet<(u64, Account)>,
     jobs: HashMap<Ticket, Job>,
-    /// Fewest tokens that an account had received, those in flight not counted, when a batch was done: where one starts that comes back.
+    /// System virtual time: the least of an active account, without tokens in flight, when a batch was done. Accounts start here after a pause.
     level: u64,
-    /// Tokens in batches that form or run, of the accounts that have some.
+    /// Tokens in forming or running batches, by account.
     in_flight: BTreeMap<Account, u64>,
     pace: Pace,
 }
 
 #[derive(Debug)]
 struct AccountShares {
-    /// Tokens, with those in flight.
+    /// Virtual time in tokens, including tokens in flight.
     received: u64,
     lanes: SizeLanes,
 }
@@ -58,13 +58,13 @@ pub(crate) struct Job {
     pub(crate) size: JobSize,
     /// Entries that are not done: they wait, or are in a batch that forms or runs.
     entries: usize,
-    /// It counts in its lane. A chunk counts once the chunk before it is done.
+    /// True while it counts in its lane. A chunk counts once the previous chunk is done.
     is_open: bool,
-    /// Chunk after it.
+    /// The next chunk.
     next: Option<Ticket>,
 }
 
-/// Size of a job, nothing shared.
+/// Size of a job, without folding.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobSize {
     pub(crate) entries: usize,
@@ -89,17 +89,17 @@ pub(crate) struct Seat {
     pub(crate) ticket: Ticket,
     /// Its job, by the ticket of the first entry.
     pub(crate) job: Ticket,
-    /// Job whose size the tokens are counted in.
+    /// Job whose lane is charged the tokens.
     pub(crate) payer: Ticket,
     /// Tokens that it added to the batch.
     pub(crate) tokens: usize,
     /// Estimated time that it added to the batch, in any unit.
     pub(crate) estimate: f64,
-    /// Progress of the payer's lane by these tokens.
+    /// Virtual time that the payer's lane was charged for these tokens.
     progress: Progress,
 }
 
-/// Accounts that have entries in a batch and the lanes that these are counted in, each with the tokens of its largest job.
+/// Accounts with entries in a batch and the lanes charged for them, each with the tokens of its largest job.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Members(BTreeMap<(Account, u8), usize>);
 
@@ -124,8 +124,7 @@ impl FairShares {
         }
     }
 
-    /// A job, known by the ticket of its first entry. One that `follows` another of the same request takes its place: a request counts
-    /// once.
+    /// Adds a job, identified by its first ticket. One that `follows` another of its request opens when that one is done: a request counts once.
     pub(crate) fn begin(&mut self, job: Ticket, flow: Flow, follows: Option<Ticket>, size: JobSize) {
         let before = follows.and_then(|before| self.jobs.get_mut(&before));
         let is_open = before.is_none();
@@ -139,7 +138,7 @@ impl FairShares {
         self.jobs.insert(job, Job { flow, rank, entries: size.entries, size, is_open, next: None });
     }
 
-    /// A job whose entries wait in the order of arrival among all.
+    /// Adds a job whose entries wait in the order of arrival among all entries.
     pub(crate) fn begin_in_order(&mut self, job: Ticket, size: JobSize) {
         self.account(Account::default());
         let (flow, rank) = (Flow::default(), Rank::default());
@@ -150,7 +149,7 @@ impl FairShares {
         &self.jobs[&job]
     }
 
-    /// An entry of a job begins to wait.
+    /// Adds an entry of a job that begins to wait.
     pub(crate) fn add(&mut self, ticket: Ticket, job: Ticket) {
         count_work();
         let &Job { flow: Flow { account, .. }, rank, .. } = self.job(job);
@@ -163,7 +162,7 @@ impl FairShares {
         shares.lanes.add(rank, ticket);
     }
 
-    /// An entry no longer waits.
+    /// Removes an entry that no longer waits.
     pub(crate) fn remove(&mut self, ticket: Ticket, job: Ticket) {
         count_work();
         let &Job { flow: Flow { account, .. }, rank, .. } = self.job(job);
@@ -174,8 +173,8 @@ impl FairShares {
         }
     }
 
-    /// The waiting entries in the order of their turns, as far as it does not depend on what is chosen: of each account the
-    /// first class of each lane.
+    /// Waiting entries in the order of their turns, as far as that does not depend on the choices made: the first class of each
+    /// lane of each account.
     pub(crate) fn classes(&self) -> impl Iterator<Item = Class<'_>> {
         self.turns.iter().flat_map(|&(_, account)| {
             let classes = self.accounts[&account].lanes.classes();
@@ -183,7 +182,7 @@ impl FairShares {
         })
     }
 
-    /// An entry of a job, which no longer waits, takes a seat in a batch that forms, of which `payer` pays for the `tokens` that it adds.
+    /// Seats an entry of `job`, which no longer waits, in a forming batch. The lane of `payer` is charged the `tokens` that it adds.
     pub(crate) fn seat(&mut self, ticket: Ticket, [job, payer]: [Ticket; 2], tokens: usize, estimate: f64) -> Seat {
         let account = self.job(job).flow.account;
         self.edit_received(account, |received| *received += tokens as u64);
@@ -193,7 +192,7 @@ impl FairShares {
         Seat { ticket, job, payer, tokens, estimate, progress }
     }
 
-    /// The members of a batch, with one more seat.
+    /// Adds a seat to the members of a batch.
     pub(crate) fn join(&self, members: &mut Members, seat: &Seat) {
         let (job, payer) = (self.job(seat.job), self.job(seat.payer));
         let largest = members.0.entry((job.flow.account, payer.rank.lane)).or_default();
@@ -206,8 +205,8 @@ impl FairShares {
         members.0.keys().any(|member| self.precedes_member(job, member))
     }
 
-    /// True if a job would come before entries of jobs in a batch that are [`MIN_RATIO`] times as large; in a `long` batch, also before those of
-    /// another account that is ahead by the job's tokens.
+    /// True if a job would come before entries of a batch whose jobs are at least [`MIN_RATIO`] times as large or, in a `long` batch,
+    /// before entries of another account whose virtual time is ahead by at least the job's tokens.
     pub(crate) fn interrupts(&self, job: Ticket, members: &Members, long: bool) -> bool {
         count_work();
         let Job { flow, rank, size, .. } = self.job(job);
@@ -219,20 +218,21 @@ impl FairShares {
         })
     }
 
-    /// Tokens that an account has received, with those in flight.
+    /// Virtual time of an account, including tokens in flight.
     fn received(&self, account: Account) -> u64 {
         self.accounts.get(&account).map_or(0, |shares| shares.received)
     }
 
     fn precedes_member(&self, job: Ticket, &(account, lane): &(Account, u8)) -> bool {
         let Job { flow, rank, .. } = self.job(job);
-        match flow.account == account {
-            true => self.accounts.get(&account).is_some_and(|shares| shares.lanes.precedes(*rank, lane)),
-            false => self.received(flow.account) < self.received(account),
+        if flow.account == account {
+            self.accounts.get(&account).is_some_and(|shares| shares.lanes.precedes(*rank, lane))
+        } else {
+            self.received(flow.account) < self.received(account)
         }
     }
 
-    /// A forming batch is given up; the entries in it wait again once they are added.
+    /// Refunds the charges of a forming batch that is given up. The caller adds its entries again.
     pub(crate) fn cancel_batch(&mut self, seats: &[Seat]) {
         for seat in seats {
             let account = self.job(seat.job).flow.account;
@@ -243,12 +243,12 @@ impl FairShares {
         }
     }
 
-    /// A forming batch has left. What an account had of room that others had no use for it does not pay for later: it is ahead
-    /// of them by its longest entry at most. The `reserved` accounts and lanes, which were not seated in it, had use for it.
+    /// Closes a batch that has left. Room for which others had no use is free: an account's virtual time is reduced until it is at most
+    /// its longest entry ahead of them. The `reserved` accounts and lanes, which were not seated, did have use for the room.
     pub(crate) fn close_batch(&mut self, seats: &[Seat], reserved: &BTreeSet<(Account, u8)>) {
         let reserved_of = |account: Account| reserved.range((account, 0)..=(account, u8::MAX)).map(|&(_, lane)| lane);
         let mut waiting = self.turns.iter().filter(|&&(_, account)| reserved_of(account).next().is_none());
-        // Where nobody waits, whoever comes next begins where the others are.
+        // `None` if no account waits: then the next one to arrive starts at the others' virtual time.
         let level = waiting.next().map(|&(received, _)| self.level.max(received));
         let mut longest: HashMap<Account, u64> = HashMap::new();
         let mut lanes: HashMap<Account, BTreeSet<u8>> = HashMap::new();
@@ -271,7 +271,7 @@ impl FairShares {
         }
     }
 
-    /// A batch is done, in this time if it ran.
+    /// Finishes a batch, with its compute time if it ran.
     pub(crate) fn finish_batch(&mut self, seats: &[Seat], time: Option<Duration>) {
         if let Some(time) = time {
             self.correct(seats, time);
@@ -288,7 +288,7 @@ impl FairShares {
         }
     }
 
-    /// Takes tokens of an account out of those in flight.
+    /// Subtracts an account's tokens that are no longer in flight.
     fn land(&mut self, account: Account, tokens: u64) {
         if let Some(in_flight) = self.in_flight.get_mut(&account) {
             *in_flight = in_flight.saturating_sub(tokens);
@@ -298,7 +298,7 @@ impl FairShares {
         }
     }
 
-    /// Raises the level to the fewest tokens that an account has received which waits or is in a batch.
+    /// Raises the system's virtual time to the least of the accounts that wait or are in a batch.
     fn raise_level(&mut self) {
         let waits_alone = |&&(_, account): &&(u64, Account)| !self.in_flight.contains_key(&account);
         let waiting = self.turns.iter().find(waits_alone).map(|&(received, _)| received);
@@ -307,7 +307,7 @@ impl FairShares {
         self.level = self.level.max(waiting.into_iter().chain(in_flight).min().unwrap_or(0));
     }
 
-    /// Corrects what was charged for a batch to the time that it took.
+    /// Corrects the charges for a batch to its compute time.
     fn correct(&mut self, seats: &[Seat], time: Duration) {
         let charged: usize = seats.iter().map(|seat| seat.tokens).sum();
         let estimated: f64 = seats.iter().map(|seat| seat.estimate).sum();
@@ -325,7 +325,7 @@ impl FairShares {
         }
     }
 
-    /// An entry of a job is done or cancelled.
+    /// Removes an entry of a job that is done or cancelled.
     pub(crate) fn finish_entry(&mut self, job: Ticket) {
         count_work();
         let Some(Job { entries, .. }) = self.jobs.get_mut(&job) else { return };
@@ -344,7 +344,7 @@ impl FairShares {
             }
         }
         if self.jobs.is_empty() {
-            // What was received counts between those that wait.
+            // Virtual times compare active accounts only.
             *self = Self { pace: self.pace, ..Self::new(self.quantum) };
         }
     }

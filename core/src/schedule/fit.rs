@@ -12,16 +12,15 @@ use crate::flow::Account;
 use crate::plan::ragged::causal_pairs;
 use crate::plan::tokens::TaskId;
 
-/// Entries and groups that do not fit and are passed over, in the hope that a smaller one behind them does, before the
-/// rest of a batch is left empty.
+/// Maximum number of entries and groups that do not fit and are passed over, because a smaller one behind them may fit, before
+/// the rest of a batch is left empty.
 pub(super) const MAX_PASSED_OVER: usize = 16;
 
-/// Least ratio of the room that a split group would fill to the prefix that it shares: each of its batches computes the
-/// prefix again.
+/// Minimum ratio of the room that a split group would fill to its shared prefix, which each of its batches would compute again.
 const MIN_FILL_OF_SPLIT: usize = 16;
 
 impl Queue {
-    /// Index of the part of the model that takes texts with this task.
+    /// Index of the sub-model for texts with this task.
     pub(super) fn part(&self, task: TaskId) -> usize {
         self.costs.parts.part(task)
     }
@@ -31,16 +30,16 @@ impl Queue {
         self.reserved.contains(&(job.flow.account, job.rank.lane))
     }
 
-    /// True if the batch that forms is short enough for a job of this account and lane.
+    /// True if the forming batch is short enough for a job of this account and lane.
     pub(super) fn may_mix(&self, account: Account, lane: u8) -> bool {
         let [smallest, largest] = self.forming.lanes_with(lane);
         let is_mixed = largest > smallest + 1 || self.forming.members.has_others(account);
         !is_mixed || self.costs.time(&self.forming.load.work) <= self.limit(account, lane)
     }
 
-    /// The bound on the time of the batch that forms with a job of this account and lane. Where its jobs are of lanes that are far apart,
-    /// it is twice the time of a small one, or that of an urgent batch: a small job waits for no more. Those of several accounts have a bound of
-    /// their own.
+    /// Bound in nanoseconds on the forming batch with a job of this account and lane. If its lanes are far apart, the bound is twice the
+    /// time of a small job, or the time of an urgent batch if that is longer, so that a small job waits no longer. Batches of several
+    /// accounts have another bound.
     fn limit(&self, account: Account, lane: u8) -> f64 {
         let mut limit = self.costs.limit();
         if limit.is_infinite() {
@@ -51,21 +50,19 @@ impl Queue {
             let small = self.policy.quantum.saturating_mul(2 << smallest.min(30));
             limit = self.costs.time_of_rows(small).max(MAX_URGENT_TIME.as_nanos() as f64).min(limit);
         }
-        match self.forming.members.has_others(account) {
-            true => limit.min(MAX_SHARED_TIME.as_nanos() as f64),
-            false => limit,
-        }
+        let is_shared = self.forming.members.has_others(account);
+        if is_shared { limit.min(MAX_SHARED_TIME.as_nanos() as f64) } else { limit }
     }
 
-    /// True if the batch that forms may have this load, whose last sequence is for `part`, of this job, and shares `shared` with the
-    /// others.
+    /// True if the forming batch may have this load. Its last sequence is for sub-model `part`, belongs to `job`, and shares the work
+    /// `shared` with others.
     pub(super) fn fits(&self, load: &Load, (part, job): (usize, &Job), shared: Work) -> bool {
         let limit = self.limit(job.flow.account, job.rank.lane);
         let is_in_time = || self.costs.allows_within(limit, &load.work, part, shared);
         self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
     }
 
-    /// Rows for `part` that fit beside a load, together with `shared`, which it has already.
+    /// Rows for `part` that still fit with a load, together with `shared`, work that the load has already.
     pub(super) fn room(&self, load: &Load, part: usize, shared: Work) -> usize {
         self.policy.budget.room(load).min(self.costs.room(&load.work, part, shared))
     }
@@ -82,7 +79,7 @@ impl Queue {
         size
     }
 
-    /// True for a group of texts for `part` that had better wait for a batch with room for all of it.
+    /// True if a group of texts for `part` should wait for a batch with room for all of it.
     pub(super) fn is_better_whole(&self, group: &Group, part: usize) -> bool {
         let Policy { budget: Budget { max_ragged_tokens, max_sequences, .. }, attention, .. } = self.policy;
         let room = self.room(&self.forming.load, part, attention.saved(group.depth));
@@ -90,7 +87,7 @@ impl Queue {
         let fits_a_batch = group.depth + group.tokens <= whole
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;
-        // A group with others in it than those whose turn it is does not wait for them.
+        // A group does not wait if it contains entries whose turn it is not.
         let is_due = self.shares.classes().next().is_some_and(|class| group.entries <= class.entries.len());
         group.tokens > room && fits_a_batch && is_due && group.head * MIN_FILL_OF_SPLIT > room
     }

@@ -1,4 +1,4 @@
-//! Batches that form, and those that run.
+//! Forming and running batches.
 
 use super::budget::Load;
 use super::entry::Ticket;
@@ -8,31 +8,31 @@ use super::prefix_index::Group;
 use crate::flow::Account;
 use std::collections::BTreeSet;
 
-/// A batch that forms.
+/// A forming batch.
 #[derive(Debug, Default)]
 pub(super) struct Forming {
     pub(super) load: Load,
     pub(super) seats: Vec<Seat>,
     pub(super) members: Members,
-    /// Job whose entries go in order.
+    /// Job of the first entry; its entries join in their order.
     pub(super) leading: Option<Ticket>,
-    /// Lanes of the smallest and of the largest job in it.
+    /// Lanes of the smallest and the largest job in it.
     pub(super) lanes: Option<[u8; 2]>,
-    /// Tokens that sharing saved the leading job, less those of riders.
+    /// Tokens that sharing saved the leading job, less the tokens of riders.
     pub(super) saved: usize,
-    /// Accounts and lanes that were reserved while it formed.
+    /// Accounts and lanes reserved while it formed.
     pub(super) reserved: BTreeSet<(Account, u8)>,
-    /// An entry in it was cancelled, and another could have its room.
+    /// True if an entry in it was cancelled, so that another could take its room.
     pub(super) has_vacancy: bool,
 }
 
 impl Forming {
-    /// Lanes of the smallest and of the largest job, with one of this lane.
+    /// Lanes of the smallest and the largest job, including one of this lane.
     pub(super) fn lanes_with(&self, lane: u8) -> [u8; 2] {
         self.lanes.map_or([lane; 2], |[smallest, largest]| [smallest.min(lane), largest.max(lane)])
     }
 
-    /// Takes a seat, after which the batch has this load.
+    /// Adds a seat, after which the batch has this load.
     pub(super) fn add(&mut self, seat: Seat, load: Load, shares: &FairShares) {
         self.load = load;
         self.lanes = Some(self.lanes_with(shares.job(seat.job).rank.lane));
@@ -48,7 +48,7 @@ pub(crate) type BatchId = u64;
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) level: Level,
-    /// It runs at the yield points of another.
+    /// True if it runs at the yield points of another.
     pub(super) interrupts: bool,
     /// Estimated time in nanoseconds.
     pub(super) estimate: f64,
@@ -56,7 +56,7 @@ pub(super) struct Running {
     pub(super) members: Members,
 }
 
-/// Candidates that were passed over while entries are taken.
+/// Candidates passed over in one search.
 #[derive(Debug, Default)]
 pub(super) struct PassedOver {
     pub(super) entries: Vec<Ticket>,
@@ -73,7 +73,7 @@ impl PassedOver {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) ticket: Ticket,
-    /// Entries that it had better join together with.
+    /// Group that should join as a whole.
     pub(super) group: Option<Group>,
     pub(super) is_rider: bool,
 }

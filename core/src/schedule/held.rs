@@ -1,15 +1,15 @@
-//! What the entries of each account hold of the queue.
+//! Tokens and entries that each account holds in the queue.
 
 use super::entry::Ticket;
 use crate::flow::Account;
 use std::collections::{BTreeMap, HashMap};
 
-/// Entries that wait or are in batches that form, by ticket and by account.
+/// Entries that wait or are in forming batches, by ticket and by account.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Account and tokens of each entry.
     entries: HashMap<Ticket, (Account, usize)>,
-    /// Tokens and entries of the accounts that have some.
+    /// Tokens and number of entries, by account.
     accounts: BTreeMap<Account, [usize; 2]>,
 }
 
@@ -26,7 +26,7 @@ impl Held {
         *count += 1;
     }
 
-    /// The entry has left, with its batch or without an answer.
+    /// Removes an entry that has left with its batch or was cancelled.
     pub(super) fn remove(&mut self, ticket: Ticket) {
         let Some((account, tokens)) = self.entries.remove(&ticket) else { return };
         if let Some([all, count]) = self.accounts.get_mut(&account) {

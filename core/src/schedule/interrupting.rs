@@ -1,4 +1,4 @@
-//! State of the batches that interrupt others; `take_interrupting.rs` says which entries go into them.
+//! State of interrupting batches; `take_interrupting.rs` chooses their entries.
 
 use super::debts::Debts;
 use super::forming::Forming;
@@ -6,20 +6,20 @@ use super::level::Level;
 use crate::backend::BatchLimits;
 use std::time::Duration;
 
-/// Estimated time of an urgent batch at most.
+/// Maximum estimated time of an urgent batch.
 pub(super) const MAX_URGENT_TIME: Duration = Duration::from_millis(50);
 
-/// Time of a batch from which on an account that is behind others need not wait for its end, even with a request that is not urgent. It would
-/// lose its turn again and again: one with few requests in flight sends the next when the next batch has begun.
+/// Minimum time of a batch that an account with less virtual time may interrupt even with a request that is not urgent. Without this, an
+/// account with few requests in flight would often lose its turn, since it sends its next request after the next batch has begun.
 pub(super) const MAX_TURN: Duration = Duration::from_millis(100);
 
-/// Time of a batch of several accounts at most: whoever has few requests in flight would wait for those of all others.
+/// Maximum time of a batch of several accounts. In a longer one, an account with few requests in flight would wait for all others.
 pub(super) const MAX_SHARED_TIME: Duration = Duration::from_millis(250);
 
-/// Time at yield points that an account may borrow.
+/// Maximum debt of an account.
 const MAX_DEBT: Duration = Duration::from_secs(1);
 
-/// Limits of batches that interrupt others, and of how often.
+/// Limits of interrupting batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InterruptPolicy {
     /// Backends that each run a batch of level [`Bulk`](Level::Bulk).
@@ -28,7 +28,7 @@ pub(crate) struct InterruptPolicy {
     pub(crate) urgent: BatchLimits,
 }
 
-/// State of batches that interrupt others.
+/// State of interrupting batches.
 #[derive(Debug)]
 pub(super) struct Interrupting {
     pub(super) policy: InterruptPolicy,
@@ -50,7 +50,7 @@ impl Interrupting {
         }
     }
 
-    /// Tokens and number of the entries in the batches that form.
+    /// Tokens and number of the entries in the forming batches.
     pub(super) fn held(&self) -> [usize; 2] {
         let loads = [&self.due.load, &self.urgent.load];
         [loads.map(|load| load.ragged_tokens).iter().sum(), loads.map(|load| load.sequences).iter().sum()]

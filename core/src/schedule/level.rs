@@ -1,13 +1,13 @@
 //! Levels of batches.
 
-/// Level of a batch. One of a higher level runs at the yield points of those of lower levels.
+/// Level of a batch. A batch runs at the yield points of batches of lower levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// Interrupts nothing.
+    /// Batch that interrupts nothing.
     Bulk,
-    /// Of requests that take longer than an urgent batch may, and whose turn is before what runs.
+    /// Batch of requests that are too long for an urgent batch and whose turn comes before the running requests.
     Due,
-    /// Of short requests whose turn is before what runs.
+    /// Batch of short requests whose turn comes before the running requests.
     Urgent,
 }
 

@@ -1,4 +1,4 @@
-//! Scheduling: the waiting entries, and which of them form a batch together.
+//! Scheduling: the queue of waiting entries, and the choice of those that form a batch together.
 
 pub(crate) mod batcher;
 pub(crate) mod budget;

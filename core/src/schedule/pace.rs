@@ -1,11 +1,11 @@
-//! Pace: the tokens that are computed in a time.
+//! Pace: tokens computed per unit of time.
 
 use std::time::Duration;
 
-/// Compute time after which a batch counts a third (1/e) of what it did, in nanoseconds.
+/// Compute time in nanoseconds after which the weight of a batch has fallen to 1/e.
 const MEMORY: f64 = 5e9;
 
-/// Mean time of a token over the batches of the last seconds of computing.
+/// Mean pace over the batches of the last seconds of compute time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pace {
     tokens: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A batch of so many tokens took so long. Returns the tokens that are computed in this time at the pace, this batch included.
+    /// Records a batch of `tokens` that took `time`, and returns the tokens computed in that time at the mean pace, this batch included.
     pub(crate) fn observe(&mut self, tokens: usize, time: Duration) -> f64 {
         let time = time.as_nanos() as f64;
         let kept = (-time / MEMORY).exp();

@@ -1,34 +1,33 @@
-//! Costs of the parts of a model, and the bound on the time of a batch.
+//! Costs of the sub-models, and the bound on the time of a batch.
 
 use super::cost_model::{Cost, CostModel};
 use super::work::{Work, WorkByPart};
 use crate::backend::SubModelMap;
 use std::time::Duration;
 
-/// Costs of the passes of each part of a model. The parts may be models of very different sizes, so the passes of one say nothing
-/// about another.
+/// Cost model of each sub-model. Sub-models may be of very different sizes, so the passes of one say nothing about another.
 #[derive(Debug, Clone)]
 pub(crate) struct PartCosts {
     parts: SubModelMap,
-    /// By part.
+    /// By sub-model.
     models: Vec<CostModel>,
 }
 
 impl PartCosts {
-    /// Costs of a model that runs on so many replicas of its backend.
+    /// Costs of a model that runs on `replicas` replicas of its backend.
     pub(crate) fn new(parts: SubModelMap, replicas: usize) -> Self {
         let models = vec![CostModel::new(replicas); parts.count()];
         Self { parts, models }
     }
 
-    /// A part took `time` for its work in a pass.
+    /// Records that a sub-model took `time` for its work in a pass.
     pub(crate) fn observe(&mut self, part: usize, work: Work, time: Duration) {
         if let Some(model) = self.models.get_mut(part) {
             model.observe(work, time);
         }
     }
 
-    /// Bound on the time of a batch by these costs; `None` for estimates without a bound.
+    /// Bound of `limit` on the estimated time of a batch; `None` for estimates without a bound.
     pub(crate) fn bound(&self, limit: Option<Duration>) -> TimeBound {
         let costs = self.models.iter().map(CostModel::cost).collect();
         let limit = limit.map_or(f64::INFINITY, |limit| limit.as_nanos() as f64);
@@ -36,18 +35,18 @@ impl PartCosts {
     }
 }
 
-/// Bound on the time of a batch, which is the sum of the times of the parts: they compute one after another.
+/// Bound on the time of a batch: the sum of the times of the sub-models, which compute one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct TimeBound {
     /// Nanoseconds; infinite where there is no bound.
     limit: f64,
-    /// By part.
+    /// By sub-model.
     costs: Vec<Cost>,
     pub(crate) parts: SubModelMap,
 }
 
 impl Default for TimeBound {
-    /// No bound, and nothing known of any part.
+    /// No bound and no cost estimates.
     fn default() -> Self {
         Self { limit: f64::INFINITY, costs: Vec::new(), parts: SubModelMap::default() }
     }
@@ -59,18 +58,18 @@ impl TimeBound {
         self.limit
     }
 
-    /// Time of rows without pairs, of the part whose rows take longest.
+    /// Time of rows without pairs in the sub-model whose rows take longest.
     pub(crate) fn time_of_rows(&self, rows: usize) -> f64 {
         self.costs.iter().map(|cost| cost.per_row).fold(0.0, f64::max) * rows as f64
     }
 
-    /// Rows of a part without pairs that could join a pass together with `shared`, which it has already.
+    /// Rows of a sub-model, without pairs, that could join a pass together with `shared`, work that the pass has already.
     pub(crate) fn room(&self, taken: &WorkByPart, part: usize, shared: Work) -> usize {
         let rest = self.most(self.limit, part, shared) - self.time(taken);
         self.costs.get(part).map_or(usize::MAX, |cost| (rest / cost.per_row).max(0.0) as usize)
     }
 
-    /// True if a pass, of which its last sequence is one of `part` and shares `shared` with others, is within the bound.
+    /// True if a pass is within the bound. Its last sequence is for `part` and shares the work `shared` with others.
     pub(crate) fn allows(&self, pass: &WorkByPart, part: usize, shared: Work) -> bool {
         self.allows_within(self.limit, pass, part, shared)
     }
@@ -80,8 +79,8 @@ impl TimeBound {
         self.time(pass) <= self.most(limit, part, shared)
     }
 
-    /// The bound, and on top of it the time of what is shared: the next batch would compute that again. Where it alone takes longer
-    /// than the bound, it counts in its place: so at most half of the time goes to what was computed before.
+    /// The bound plus the time of the shared work, which the next batch would compute again. Shared work that alone takes longer
+    /// than the bound replaces it, so that at most half of the time goes to work computed before.
     fn most(&self, limit: f64, part: usize, shared: Work) -> f64 {
         let shared = self.costs.get(part).map_or(0.0, |cost| cost.time(shared));
         limit.max(shared) + shared

@@ -1,12 +1,12 @@
 //! Index of the waiting entries: a radix tree over their tokens, and the part of it that the forming batch covers.
 //!
-//! A node is a run of tokens; an entry waits at the node where its tokens end. The batch covers the paths of its entries,
-//! from the root down, and stays in the tree until it leaves. So the tokens that an entry would add to the batch are
-//! those between its node and the nearest covered one, and the entries that share most with the batch are below the
-//! deepest covered node that has any. Each node knows the first entry in turn at or below it, and each covered node offers
+//! A node is a run of tokens; an entry waits at the node where its tokens end. The batch covers the paths of its entries
+//! from the root down, and stays in the tree until it leaves. So the tokens that an entry would add to the batch lie
+//! between its node and the nearest covered one, and the entries that share most with the batch are below the deepest
+//! covered node that has any. Each node knows the first entry in turn at or below it, and each covered node offers
 //! the first entry in turn that leaves the batch's paths there: the best entry is found without a search.
 //!
-//! Each distinct sequence is a node below the root where only equal ones are folded: entries share it or nothing.
+//! If only equal sequences are folded, each distinct sequence is a node below the root: entries share all of it or nothing.
 //!
 //! Inserting an entry, covering its path and removing it cost no more than reading its tokens, plus a factor
 //! logarithmic in the number of entries for each node on its path.
@@ -20,8 +20,8 @@ use crate::plan::tokens::{TokenSlice, Tokens};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Candidates looked at in the search for one that may join. Those that may are first in order, so that only entries of
-/// other accounts come before them.
+/// Maximum candidates examined in the search for one that may join. Those that may join come first, except for entries of
+/// other accounts.
 const MAX_SEARCHED: usize = 16;
 
 /// Index of the waiting entries by prefix.
@@ -29,9 +29,9 @@ const MAX_SEARCHED: usize = 16;
 pub(crate) struct PrefixIndex {
     folding: Folding,
     tree: PrefixTree,
-    /// Covered nodes: all but the root, which is always covered.
+    /// Covered nodes without the root, which is always covered.
     covered: Vec<NodeId>,
-    /// Covered nodes where entries wait, by the first in turn: these add no token to the batch.
+    /// Covered nodes where entries wait, by the first in turn. These entries add no token to the batch.
     repeats: BTreeSet<(Turn, NodeId)>,
     /// Covered nodes below which entries wait off the batch's paths: the longest path first, then the first in turn.
     offers: BTreeSet<(Reverse<usize>, Turn, NodeId)>,
@@ -41,7 +41,7 @@ pub(crate) struct PrefixIndex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nearest {
     pub(crate) ticket: Ticket,
-    /// Entries that leave the batch's paths together with it; none if it adds no token.
+    /// Entries that leave the batch's paths together with it; `None` if it adds no token.
     pub(crate) group: Option<Group>,
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct Group {
     id: NodeId,
     /// Tokens that all of them share with the batch.
     pub(crate) depth: usize,
-    /// Further tokens that all of them share.
+    /// Additional tokens that all of them share.
     pub(crate) head: usize,
     /// Tokens that all of them together add to the batch.
     pub(crate) tokens: usize,
     /// Number of entries.
     pub(crate) entries: usize,
-    /// Tokens of all of them, what they share counted each time.
+    /// Tokens of all of them, with shared tokens counted each time.
     pub(crate) ragged_tokens: usize,
 }
 
@@ -72,7 +72,7 @@ impl PrefixIndex {
         }
     }
 
-    /// Inserts an entry; `turn` must be a new one.
+    /// Inserts an entry with a new `turn`.
     pub(crate) fn insert(&mut self, turn: Turn, tokens: &Tokens, wanted: Wanted) -> NodeId {
         let node = match self.folding {
             Folding::Prefix => self.place(tokens.as_slice()),
@@ -115,7 +115,7 @@ impl PrefixIndex {
         self.tree.prune(node);
     }
 
-    /// Makes [`nearest`](Self::nearest) pass an entry over, until it is shown again.
+    /// Makes [`nearest`](Self::nearest) skip an entry until it is shown again.
     pub(crate) fn hide(&mut self, turn: Turn, node: NodeId) {
         self.tree[node].num_hidden += 1;
         self.change(node, |node| node.entries.remove(&turn));
@@ -127,8 +127,8 @@ impl PrefixIndex {
         self.change(node, |node| node.entries.insert(turn));
     }
 
-    /// The entry that shares most with the batch, of those that may join and are found in a short search: one that adds
-    /// no token at all if there is any, then those with the longest prefix in common; the first in order among equals.
+    /// The entry that shares most with the batch among those that may join and are found in a short search: one that adds
+    /// no token if there is any, otherwise one with the longest common prefix; the first in order among equals.
     pub(crate) fn nearest(&self, may_join: impl Fn(Turn) -> bool) -> Option<Nearest> {
         let may_join = |turn: &Turn| {
             count_work();
@@ -146,8 +146,8 @@ impl PrefixIndex {
         Some(Nearest { ticket: turn.ticket, group: Some(group) })
     }
 
-    /// Makes [`nearest`](Self::nearest) pass over a group that it named, until it is shown again. No entry of the
-    /// group may be removed or covered meanwhile.
+    /// Makes [`nearest`](Self::nearest) skip a group that it returned until it is shown again. No entry of the group may be
+    /// removed or covered meanwhile.
     pub(crate) fn hide_group(&mut self, Group { id, .. }: Group) {
         let Node { parent, .. } = self.tree[id];
         let first = self.tree[id].first();
@@ -182,7 +182,7 @@ impl PrefixIndex {
         }
     }
 
-    /// The batch has left: nothing is covered any more.
+    /// Uncovers all nodes when the batch has left.
     pub(crate) fn uncover(&mut self) {
         self.repeats.clear();
         self.offers.clear();
@@ -204,7 +204,7 @@ impl PrefixIndex {
         self.advertise(ROOT);
     }
 
-    /// Cuts a node and returns the new upper half, which is covered as the lower one is.
+    /// Splits a node and returns the new upper half, which is covered if the lower half is.
     fn split(&mut self, lower: NodeId, len: usize) -> NodeId {
         let upper = self.tree.split(lower, len);
         if self.tree[upper].covered {
@@ -213,7 +213,7 @@ impl PrefixIndex {
         upper
     }
 
-    /// Changes the entries of a node, and tells the nodes above, up to the first covered one.
+    /// Changes the entries of a node and updates the nodes above, up to the first covered one.
     fn change(&mut self, mut node: NodeId, edit: impl FnOnce(&mut Node) -> bool) {
         let mut before = self.tree[node].first();
         self.change_here(node, edit);
@@ -244,7 +244,7 @@ impl PrefixIndex {
         self.advertise(id);
     }
 
-    /// Enters what a node offers, if it is covered.
+    /// Registers what a covered node offers.
     fn advertise(&mut self, id: NodeId) {
         let node = &self.tree[id];
         if node.covered {

@@ -1,4 +1,4 @@
-//! Radix tree over the tokens of the waiting entries: nodes, the sums they keep, splitting and pruning.
+//! Radix tree over the tokens of the waiting entries: nodes with their sums, splitting and pruning.
 
 use super::fair_shares::Turn;
 use super::work_counter::count_work;
@@ -16,16 +16,16 @@ pub(crate) const ROOT: NodeId = 0;
 pub(crate) struct PrefixTree {
     nodes: Vec<Node>,
     unused: Vec<NodeId>,
-    /// By the node above, the scope, the task and the first token.
+    /// Child nodes by parent, scope, task and first token.
     children: HashMap<(NodeId, Scope, TaskId, TokenKey), NodeId>,
-    /// Children of the root where only equal sequences are folded, by all of their tokens and the answer that their
-    /// entries want. The tree has no other nodes then.
+    /// Children of the root if only equal sequences are folded, by all of their tokens and the answer that their
+    /// entries want. Then the tree has no other nodes.
     whole: HashMap<(Tokens, Wanted), NodeId>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Node {
-    /// Never empty but at the root.
+    /// Not empty, except at the root.
     pub(crate) tokens: Tokens,
     /// Tokens from the root to the node's end.
     pub(crate) depth: usize,
@@ -33,9 +33,9 @@ pub(crate) struct Node {
     pub(crate) num_children: usize,
     /// Tokens of this node and all below it.
     pub(crate) subtree_tokens: usize,
-    /// Entries at this node or below it, hidden ones too.
+    /// Entries at this node or below it, including hidden ones.
     pub(crate) subtree_entries: usize,
-    /// All tokens of these entries, from the root on.
+    /// Tokens of these entries, from the root on.
     pub(crate) subtree_ragged_tokens: usize,
     /// Entries that end here.
     pub(crate) entries: BTreeSet<Turn>,
@@ -43,9 +43,9 @@ pub(crate) struct Node {
     pub(crate) num_hidden: usize,
     /// The children that are not covered and have entries, each with its first entry in turn.
     pub(crate) below: BTreeSet<(Turn, NodeId)>,
-    /// Answer that the entries here want, where only equal sequences are folded.
+    /// Answer that the entries here want, if only equal sequences are folded.
     whole: Option<Wanted>,
-    /// Part of a path of the forming batch.
+    /// True if the node is on a path of the forming batch.
     pub(crate) covered: bool,
 }
 
@@ -72,7 +72,7 @@ impl IndexMut<NodeId> for PrefixTree {
 }
 
 impl Default for PrefixTree {
-    /// The root alone, which is always covered.
+    /// The root only, which is always covered.
     fn default() -> Self {
         let root = Node { covered: true, ..Node::default() };
         Self { nodes: vec![root], unused: Vec::new(), children: HashMap::new(), whole: HashMap::new() }
@@ -84,7 +84,7 @@ fn child_key(parent: NodeId, tokens: TokenSlice<'_>) -> (NodeId, Scope, TaskId, 
 }
 
 impl PrefixTree {
-    /// The child of a node that begins as these tokens do.
+    /// The child of a node with the first of these tokens.
     pub(crate) fn child(&self, parent: NodeId, tokens: TokenSlice<'_>) -> Option<NodeId> {
         self.children.get(&child_key(parent, tokens)).copied()
     }
@@ -121,8 +121,8 @@ impl PrefixTree {
         leaf
     }
 
-    /// Cuts a node after `len` tokens and returns the new upper half. The lower half keeps the number, which the
-    /// entries and the children know.
+    /// Splits a node after `len` tokens and returns the new upper half. The lower half keeps its number, to which entries
+    /// and children refer.
     pub(crate) fn split(&mut self, lower: NodeId, len: usize) -> NodeId {
         let node = &mut self.nodes[lower];
         let rest = node.tokens.split_off(len);
@@ -149,7 +149,7 @@ impl PrefixTree {
         self.children.insert((upper, scope, task, next), lower);
         if let Some(first) = first.filter(|_| !covered) {
             self.nodes[upper].below.insert((first, lower));
-            // Another node with the same first entry in turn: what the parent offers stays the same.
+            // The new node has the same first entry in turn, so the parent's offer stays the same.
             let below = &mut self.nodes[parent].below;
             below.remove(&(first, lower));
             below.insert((first, upper));
@@ -157,7 +157,7 @@ impl PrefixTree {
         upper
     }
 
-    /// Removes a node that nothing needs, and then those above it that nothing needs any more.
+    /// Removes a node if it is unused, then the nodes above it that become unused.
     pub(crate) fn prune(&mut self, mut id: NodeId) {
         let mut pruned = 0;
         while id != ROOT {
@@ -180,7 +180,7 @@ impl PrefixTree {
         }
     }
 
-    /// Edits a node and all above it but the root.
+    /// Edits a node and all nodes above it except the root.
     pub(crate) fn update_path(&mut self, mut id: NodeId, mut edit: impl FnMut(&mut Node)) {
         while id != ROOT {
             edit(&mut self.nodes[id]);
@@ -198,8 +198,8 @@ impl PrefixTree {
         self.nodes[node].depth - self.nodes[top].depth
     }
 
-    /// Tokens of a node, and of those below it down to where paths part or end. Nodes that were split stay apart when
-    /// the reason for it has gone.
+    /// Tokens of a node and of the nodes below it, down to where paths part or end. Split nodes stay split even after one
+    /// branch is gone.
     pub(crate) fn unbranched_tokens(&self, mut id: NodeId) -> usize {
         let mut tokens = self.nodes[id].tokens.len();
         while let Node { num_children: 1, entries, below, .. } = &self.nodes[id]

@@ -1,4 +1,4 @@
-//! Queue of the entries that wait for a batch. Pure: no threads, no clock of its own.
+//! Queue of the entries that wait for a batch. Pure: no threads and no clock.
 
 use super::budget::{Load, Policy};
 use super::entry::{Entry, Ticket};
@@ -18,27 +18,27 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The waiting entries and their order.
+/// Waiting entries and their order.
 ///
 /// With [`Scheduling::Fifo`] entries leave in the order of their arrival; the first one that does not fit ends the
 /// batch.
 ///
-/// With [`Scheduling::Prefix`] a batch takes entries of the class whose turn it is by [`FairShares`], again and again, and of
-/// the next one where nothing of it fits. Of a class it takes
+/// With [`Scheduling::Prefix`] a batch repeatedly takes entries of the class whose turn it is by [`FairShares`], or of the
+/// next class if nothing of that one fits. From a class it takes
 ///
-/// 1. the first entry and, where there are several jobs, the others of its job, unless other jobs are older;
-/// 2. the entry that shares most with the chosen ones, again and again: first those that add no token, then those with
-///    the longest prefix in common, the oldest among equals. But entries that share a prefix which the batch does not
-///    have yet wait for a batch that can take all of them, unless no batch can or the prefix is short beside the room
+/// 1. the first entry and, if there are several jobs, the others of its job, unless other jobs are older;
+/// 2. then, repeatedly, the entry that shares most with the chosen ones: first entries that add no token, then those with
+///    the longest common prefix, the oldest among equals. But entries that share a prefix which the batch does not have
+///    yet wait for a batch that can take all of them, unless no batch can, or the prefix is short compared with the room
 ///    that they would fill: each batch must compute the prefix again.
 ///
 /// When nothing more fits in turn, entries of any class ride along: those that add no token, and those that add no more
 /// than the leading job has saved in this batch by sharing.
 ///
-/// Jobs of very different sizes share a batch only if it is short for the smallest of them, and those that may interrupt what runs
+/// Jobs of very different sizes share a batch only if it is short for the smallest of them. Jobs that may interrupt running batches
 /// are left to [`take_interrupting`](Self::take_interrupting).
 ///
-/// docs/architecture.md states how long a job waits at most.
+/// docs/architecture.md describes the order in full.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(super) policy: Policy,
@@ -50,12 +50,12 @@ pub(crate) struct Queue {
     next_ticket: Ticket,
     /// Tokens of all waiting entries.
     tokens: usize,
-    /// Those that wait or are in batches that form.
+    /// Entries that wait or are in forming batches.
     held: Held,
     pub(super) forming: Forming,
-    /// Accounts and lanes that the batch which forms has no entries of.
+    /// Accounts and lanes of jobs that may interrupt running batches and so do not join the forming one.
     pub(super) reserved: BTreeSet<(Account, u8)>,
-    /// None where batches are not interrupted.
+    /// `None` if batches are not interrupted.
     pub(super) interrupting: Option<Interrupting>,
     pub(super) running: BTreeMap<BatchId, Running>,
     last_batch: BatchId,
@@ -72,9 +72,9 @@ pub(super) struct Waiting {
 }
 
 impl Queue {
-    /// An empty queue; batches interrupt others within `interrupting`.
+    /// An empty queue, whose batches interrupt others within the limits of `interrupting`.
     pub(crate) fn new(policy: Policy, interrupting: Option<InterruptPolicy>) -> Self {
-        // The order of arrival lets nobody overtake.
+        // In the order of arrival no entry overtakes another.
         let interrupting = interrupting.filter(|_| policy.scheduling == Scheduling::Prefix);
         Self {
             policy,
@@ -116,7 +116,7 @@ impl Queue {
         job..self.next_ticket
     }
 
-    /// Entries that wait, the cancelled ones included until they are met or withdrawn.
+    /// Number of waiting entries, including cancelled ones that have not been found or withdrawn yet.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -131,24 +131,24 @@ impl Queue {
         self.tokens
     }
 
-    /// Tokens and number of the entries that wait or are in batches that form.
+    /// Tokens and number of the entries that wait or are in forming batches.
     pub(crate) fn held(&self) -> [usize; 2] {
         let load = &self.forming.load;
         let [tokens, entries] = self.interrupting.as_ref().map_or([0; 2], Interrupting::held);
         [self.tokens + load.ragged_tokens + tokens, self.len() + load.sequences + entries]
     }
 
-    /// Those of an account.
+    /// The same for one account.
     pub(crate) fn held_of(&self, account: Account) -> [usize; 2] {
         self.held.of(account)
     }
 
-    /// Takes other estimates of the time of a batch and another bound on it.
+    /// Replaces the estimates of the time of a batch, and the bound on it.
     pub(crate) fn set_costs(&mut self, costs: TimeBound) {
         self.costs = costs;
     }
 
-    /// Removes the entries that begin a batch, or join the one that forms. Cancelled entries are dropped.
+    /// Removes the entries that begin a batch or join the forming one. Cancelled entries are dropped.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
         self.reserved = self.reserved();
         self.forming.reserved.extend(&self.reserved);
@@ -167,8 +167,8 @@ impl Queue {
         taken
     }
 
-    /// True if the batch that forms had better be formed again: a job that arrived would come before others in it and
-    /// found no room, or an entry in it was cancelled while others wait.
+    /// True if the forming batch should be formed again: a new job found no room although it comes before others in the batch,
+    /// or an entry in the batch was cancelled while others wait.
     pub(crate) fn is_outdated(&mut self) -> bool {
         let newcomers = std::mem::take(&mut self.newcomers);
         let vacancy = std::mem::take(&mut self.forming.has_vacancy) && !self.is_empty();
@@ -179,7 +179,7 @@ impl Queue {
         vacancy || newcomers.iter().any(is_displaced)
     }
 
-    /// The batch that formed is given up, and its entries wait again where they did.
+    /// Gives up the forming batch; its entries wait again in their old places.
     pub(crate) fn give_back(&mut self, entries: Vec<Entry>) {
         let forming = self.end_forming();
         self.shares.cancel_batch(&forming.seats);
@@ -195,8 +195,8 @@ impl Queue {
         }
     }
 
-    /// The batch of a level that formed has left, to be [finished](Self::finish_batch), and the next entries begin another.
-    /// `interrupts`: it runs at a yield point.
+    /// Closes the forming batch of a level, which has left and is to be [finished](Self::finish_batch). The next entries begin
+    /// another. `interrupts`: it runs at a yield point.
     pub(crate) fn close_batch(&mut self, level: Level, interrupts: bool) -> BatchId {
         let interrupting = self.interrupting.as_mut().and_then(|interrupting| interrupting.forming(level));
         let forming = match interrupting {
@@ -206,7 +206,7 @@ impl Queue {
         let Forming { seats, members, load, reserved, .. } = forming;
         let estimate = self.costs.time(&load.work);
         if level == Level::Bulk {
-            // Others had use for the time of a batch that interrupts theirs.
+            // The room of an interrupting batch is never free: others had use for its time.
             self.shares.close_batch(&seats, &reserved);
         }
         seats.iter().for_each(|seat| self.held.remove(seat.ticket));
@@ -215,14 +215,14 @@ impl Queue {
         self.last_batch
     }
 
-    /// The batch that formed has left and is done; nobody has measured its time.
+    /// Closes and finishes the forming batch, without a measured time.
     #[cfg(test)]
     pub(crate) fn complete_batch(&mut self) {
         let batch = self.close_batch(Level::Bulk, false);
         self.finish_batch(batch, None);
     }
 
-    /// A batch is done, after this compute time if it ran, or is lost.
+    /// Finishes a batch that ran for this compute time, or was lost.
     pub(crate) fn finish_batch(&mut self, batch: BatchId, time: Option<Duration>) {
         let Some(Running { interrupts, seats, .. }) = self.running.remove(&batch) else { return };
         if let (true, Some(time), Some(interrupting)) = (interrupts, time, &mut self.interrupting) {
@@ -234,7 +234,7 @@ impl Queue {
         self.shares.finish_batch(&seats, time);
     }
 
-    /// Drops the entries with these tickets that still wait.
+    /// Drops waiting entries with these tickets.
     pub(crate) fn withdraw(&mut self, tickets: Range<Ticket>) {
         while let Some((&ticket, _)) = self.waiting.range(tickets.clone()).next() {
             self.cancel(ticket);
@@ -242,8 +242,8 @@ impl Queue {
         self.forming.has_vacancy |= self.forming.seats.iter().any(|seat| tickets.contains(&seat.ticket));
     }
 
-    /// The next entry in the fair order. Where nothing fits of those whose turn it is, others come before them in this batch, and
-    /// they begin the next one.
+    /// The next entry in the fair order. If nothing of the class whose turn it is fits, later classes fill this batch, and that class
+    /// begins the next one.
     fn in_turn(&self, passed_over: &PassedOver) -> Option<Candidate> {
         let is_free = |class: &Class<'_>| {
             !self.reserved.contains(&(class.account, class.rank.lane)) && self.may_mix(class.account, class.rank.lane)
@@ -281,7 +281,7 @@ impl Queue {
         (tokens <= self.forming.saved).then_some(Candidate { ticket, group: None, is_rider: true })
     }
 
-    /// Seats a candidate if it fits, drops it if it was cancelled, or passes it over. False if the search is over.
+    /// Seats a candidate if it fits, drops it if it was cancelled, and otherwise passes it over. Returns false at the end of the search.
     fn try_to_seat(&mut self, candidate: Candidate, taken: &mut Vec<Entry>, passed_over: &mut PassedOver) -> bool {
         count_work();
         let Candidate { ticket, group, .. } = candidate;
@@ -321,12 +321,12 @@ impl Queue {
         turn.rank == class.rank && account() == class.account
     }
 
-    /// True if the class is of one job.
+    /// True if the class contains only this job.
     fn is_alone(&self, job: Ticket, class: &Class<'_>) -> bool {
         class.entries.last().is_some_and(|last| self.waiting[last].job == job)
     }
 
-    /// Seats an entry of the class whose turn it is, or a rider, in the batch that forms.
+    /// Seats an entry of the class whose turn it is, or a rider, in the forming batch.
     fn seat(&mut self, Candidate { ticket, is_rider, .. }: Candidate, tokens: usize, load: Load) -> Option<Entry> {
         let Waiting { entry, job, .. } = self.remove(ticket)?;
         let forming = &mut self.forming;

@@ -1,26 +1,26 @@
-//! Order of an account's waiting entries: lanes of jobs that are about as large.
+//! Order of an account's waiting entries: lanes of jobs of about the same size.
 //!
-//! The jobs of a lane differ in size by a factor of two at most. *Lanes* share the service in proportion to their open jobs:
-//! next is the lane whose jobs have received the least each (self-clocked fair queueing, Golestani, 1994); the first lane, of
-//! small jobs, may be a quantum for each job ahead. A lane that comes back from a pause starts level with the others. The
-//! *jobs* of a lane go one after another, so that the entries of a request stay together, which shares their prefixes. In the
-//! first lane those that arrive at about the same time are one class: among them the queue is free to choose.
+//! The jobs of a lane differ in size by at most a factor of two. *Lanes* share an account's service in proportion to their open jobs:
+//! the lane with the least virtual time per job is next (self-clocked fair queueing, Golestani, 1994); the first lane, of small jobs,
+//! has a head start of one quantum per job. After a pause, a lane starts at the account's virtual time. The *jobs* of a lane go
+//! one after another, so that the entries of a request stay together and share their prefixes. In the first lane, jobs that
+//! arrive at about the same time form a class, in which the queue may choose freely.
 //!
-//! What counts are jobs that are really open. A client that sends again as soon as it has its answer joins the end of its lane, and
-//! cannot come before those who wait there again and again.
+//! Only open jobs count. A client that sends its next request as soon as it has the answer to the last one joins the end of the lane,
+//! so it cannot overtake waiting jobs again and again.
 
 use super::entry::Ticket;
 use super::work_counter::count_work;
 use crate::flow::Weight;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Service of a job of weight 1, in parts of a token.
+/// Virtual time of a job of weight 1, in fractions of a token.
 pub(crate) type Progress = u64;
 
-/// Progress of a token at [`Weight`] 1.
+/// Virtual time of one token at [`Weight`] 1.
 const UNIT: u64 = 1 << 18;
 
-/// Weight of a job without a priority of its own.
+/// Weight of a job with the default priority.
 const USUAL: Weight = Weight(16);
 
 /// Place of a job in the order of its account.
@@ -34,37 +34,37 @@ pub(crate) struct Rank {
 /// The lanes of an account.
 #[derive(Debug)]
 pub(crate) struct SizeLanes {
-    /// Size below which it makes no difference.
+    /// Size of a job below which its size makes no difference.
     quantum: Progress,
     lanes: BTreeMap<u8, Lane>,
-    /// The lanes with waiting entries, by what they are due at.
+    /// Lanes with waiting entries, by their due time.
     turns: BTreeSet<(Progress, u8)>,
-    /// Least progress of a lane, what is in flight not counted, when a batch was done: where one starts that comes back.
+    /// Least virtual time of an active lane, without charges in flight, when a batch was done. A lane starts here after a pause.
     level: Progress,
 }
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// Mean service of its jobs, by weight, with charges in flight.
+    /// Virtual time: charges divided by weight, including charges in flight.
     progress: Progress,
-    /// The part of it in batches that form or run.
+    /// Part of `progress` in forming or running batches.
     in_flight: Progress,
     /// Sum of the weights of its open jobs.
     open: u64,
-    /// `open` when the last job came: those that came together share alike until the last of them is done.
+    /// Value of `open` when the last job arrived: jobs that arrive together get equal shares until the last of them is done.
     weight: u64,
     /// Waiting entries by the order of their jobs.
     classes: BTreeMap<u64, BTreeSet<Ticket>>,
 }
 
 impl SizeLanes {
-    /// No jobs. Below `quantum` tokens the size of a job makes no difference.
+    /// Lanes without jobs. Below `quantum` tokens the size of a job makes no difference.
     pub(crate) fn new(quantum: usize) -> Self {
         let quantum = length(quantum, u64::from(USUAL.0)).max(2);
         Self { quantum, lanes: BTreeMap::new(), turns: BTreeSet::new(), level: 0 }
     }
 
-    /// The place of a new job of so many tokens, known by the ticket of its first entry.
+    /// Place of a new job of `tokens` tokens, identified by the ticket of its first entry.
     pub(crate) fn rank(&self, job: Ticket, tokens: usize, weight: Weight) -> Rank {
         let length = length(tokens, u64::from(weight.0));
         if length > self.quantum {
@@ -75,21 +75,21 @@ impl SizeLanes {
         Rank { lane: 0, order: (begin + wait) / (self.quantum / 2) }
     }
 
-    /// A job counts in its lane until it is closed.
+    /// Counts a job in its lane until it is closed.
     pub(crate) fn open(&mut self, rank: Rank, weight: Weight) {
         let lane = self.lanes.entry(rank.lane).or_default();
         lane.open += u64::from(weight.0);
         lane.weight = lane.open;
     }
 
-    /// A job is done.
+    /// Closes a job that is done.
     pub(crate) fn close(&mut self, rank: Rank, weight: Weight) {
         if let Some(lane) = self.lanes.get_mut(&rank.lane) {
             lane.open -= u64::from(weight.0);
         }
     }
 
-    /// An entry begins to wait.
+    /// Adds an entry that begins to wait.
     pub(crate) fn add(&mut self, rank: Rank, ticket: Ticket) {
         count_work();
         let lane = self.lanes.entry(rank.lane).or_default();
@@ -100,7 +100,7 @@ impl SizeLanes {
         lane.classes.entry(rank.order).or_default().insert(ticket);
     }
 
-    /// An entry no longer waits.
+    /// Removes an entry that no longer waits.
     pub(crate) fn remove(&mut self, rank: Rank, ticket: Ticket) {
         count_work();
         let Some(lane) = self.lanes.get_mut(&rank.lane) else { return };
@@ -120,7 +120,7 @@ impl SizeLanes {
         self.turns.is_empty()
     }
 
-    /// The entries whose turn it is in each lane, the lane whose turn it is first.
+    /// First class of each lane, in the order of the lanes' turns.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (Rank, &BTreeSet<Ticket>)> {
         self.turns.iter().filter_map(|&(_, lane)| {
             let (&order, entries) = self.lanes[&lane].classes.first_key_value()?;
@@ -128,7 +128,7 @@ impl SizeLanes {
         })
     }
 
-    /// A lane gets tokens of a forming batch; returns the progress that they are.
+    /// Charges a lane for tokens in a forming batch and returns the charge.
     pub(crate) fn charge(&mut self, lane: u8, tokens: usize) -> Progress {
         self.edit(lane, |lane| {
             let length = length(tokens, lane.weight);
@@ -138,7 +138,7 @@ impl SizeLanes {
         })
     }
 
-    /// Undoes a charge, whose batch is given up.
+    /// Refunds the charge for a batch that is given up.
     pub(crate) fn refund(&mut self, lane: u8, progress: Progress) {
         self.edit(lane, |lane| {
             lane.progress = lane.progress.saturating_sub(progress);
@@ -146,7 +146,7 @@ impl SizeLanes {
         });
     }
 
-    /// Takes a charge out of those in flight.
+    /// Subtracts a charge that is no longer in flight.
     pub(crate) fn land(&mut self, lane: u8, progress: Progress) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.in_flight = lane.in_flight.saturating_sub(progress);
@@ -156,7 +156,7 @@ impl SizeLanes {
         self.level = self.level.max(least.unwrap_or(0));
     }
 
-    /// A charge was too small or too large by so many tokens.
+    /// Adds `tokens` to the charges of a lane; negative if they were too high.
     pub(crate) fn correct(&mut self, lane: u8, tokens: i64) {
         self.edit(lane, |lane| {
             let length = length(tokens.unsigned_abs() as usize, lane.weight);
@@ -173,9 +173,9 @@ impl SizeLanes {
         lane > rank.lane && due(lane) > due(rank.lane)
     }
 
-    /// A forming batch has left with entries of these lanes. A lane may have filled room that those before it had no use for, which it
-    /// does not pay for later: it is ahead of the others by a job of its own at most. The `reserved` lanes, which were not seated in it, had
-    /// use for it.
+    /// Closes a batch that has left with entries of these lanes. Room for which earlier lanes had no use is free: the virtual time of a
+    /// lane is reduced until it is at most one job of its size ahead of the others. The `reserved` lanes, which were not seated, did have
+    /// use for the room.
     pub(crate) fn close_batch(&mut self, lanes: impl IntoIterator<Item = u8>, reserved: BTreeSet<u8>) {
         let waiting = self.turns.iter().filter(|(_, id)| !reserved.contains(id)).map(|(_, id)| self.lanes[id].progress);
         let least = waiting.min().map_or(self.level, |progress| self.level.max(progress));
@@ -198,7 +198,7 @@ impl SizeLanes {
 }
 
 impl Lane {
-    /// Lowers the progress to `most`, by what is in flight.
+    /// Lowers the virtual time to `most`; charges in flight are lowered by as much.
     fn lower_to(&mut self, most: Progress) {
         let lowered = self.progress.saturating_sub(most);
         self.progress -= lowered;
@@ -206,12 +206,12 @@ impl Lane {
     }
 }
 
-/// Progress by so many tokens at this weight.
+/// Charge for `tokens` tokens at a weight.
 fn length(tokens: usize, weight: u64) -> Progress {
     (tokens as u64).saturating_mul(UNIT) / weight.max(1)
 }
 
-/// Progress at which a lane has its turn before others: small jobs have a quantum each in advance.
+/// Virtual time by which the lanes are ordered: small jobs have a head start of one quantum each.
 fn due(progress: Progress, lane: u8, quantum: Progress) -> Progress {
     if lane == 0 { progress } else { progress + quantum }
 }

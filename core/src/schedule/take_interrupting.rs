@@ -1,15 +1,15 @@
-//! Batches that interrupt others: which of the waiting entries go into them.
+//! Choice of the waiting entries for batches that interrupt others.
 //!
-//! A request may interrupt the batches that run while no backend is free, if
+//! A request may interrupt the running batches while no backend is free, if
 //!
-//! 1. it is shorter: each of these batches takes longer than an urgent batch may, and has a request that is several times as large. An urgent
-//!    request need not be shorter where another account in the batch is ahead by it, nor need a longer one where the batch takes
-//!    [`MAX_TURN`] too;
-//! 2. its turn is before: in the fair order it comes before that request;
-//! 3. its account has not borrowed more than it may ([`Debts`]).
+//! 1. it is shorter: each of these batches takes at least as long as an urgent batch may, and has a request that is several times as large.
+//!    Instead, the virtual time of another account in the batch may be ahead by at least the size of the request; for a request that
+//!    is not urgent, the batch must then take at least [`MAX_TURN`];
+//! 2. its turn comes before that request's in the fair order;
+//! 3. its account's debt is below the limit ([`Debts`]).
 //!
-//! One for which only the third is missing waits until the interrupted batches have computed for long enough. It is not seated in the batch
-//! that forms meanwhile, which would make it wait for all of that batch.
+//! A request that fails only the third condition waits until the interrupted batches have computed for long enough. It does not join the
+//! batch that forms meanwhile, because it would have to wait for all of it.
 
 use super::budget::Budget;
 use super::entry::{Entry, Ticket};
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Queue {
-    /// Removes the entries that begin a batch of a level that interrupts others, or join the one that forms. Cancelled entries are dropped.
+    /// Removes the entries that begin an interrupting batch of a level or join the forming one. Cancelled entries are dropped.
     pub(crate) fn take_interrupting(&mut self, level: Level) -> Vec<Entry> {
         let mut taken: Vec<Entry> = Vec::new();
         while let Some(ticket) = self.next_interrupting(level) {
@@ -41,18 +41,18 @@ impl Queue {
         taken
     }
 
-    /// Time that the batches which run must compute before a waiting request may interrupt one; `None` if no request waits for that.
+    /// Time that the running batches must compute before a waiting request may interrupt one; `None` if no request waits for that.
     pub(crate) fn blocked_for(&self) -> Option<Duration> {
         let entries = Level::INTERRUPTING.into_iter().flat_map(|level| self.interrupting_entries(level));
         entries.map(|(_, wait)| wait).filter(|wait| !wait.is_zero()).min()
     }
 
-    /// A batch that may be interrupted has computed for so long.
+    /// Adds compute time of an interruptible batch, which pays back debts.
     pub(crate) fn repay(&mut self, time: Duration) {
         self.interrupting.iter_mut().for_each(|interrupting| interrupting.debts.repay(time));
     }
 
-    /// Accounts and lanes whose next request may interrupt what runs, now or when its account has paid back.
+    /// Accounts and lanes whose next request may interrupt the running batches, now or once its account's debt is paid back.
     pub(super) fn reserved(&self) -> BTreeSet<(Account, u8)> {
         if !self.is_interruptible() {
             return BTreeSet::new();
@@ -66,19 +66,19 @@ impl Queue {
         reserved.map(|class| (class.account, class.rank.lane)).collect()
     }
 
-    /// True while each backend runs a batch, so that what waits can only interrupt.
+    /// True while every backend runs a batch.
     fn is_interruptible(&self) -> bool {
         let replicas = self.interrupting.as_ref().map(|interrupting| interrupting.policy.replicas);
         replicas.is_some_and(|replicas| self.running.values().filter(|batch| !batch.interrupts).count() >= replicas)
     }
 
-    /// The first entry in the fair order that may interrupt what runs now, as a part of a batch of this level.
+    /// The first entry in the fair order that may now interrupt the running batches in a batch of this level.
     fn next_interrupting(&self, level: Level) -> Option<Ticket> {
         self.interrupting_entries(level).find_map(|(ticket, wait)| wait.is_zero().then_some(ticket))
     }
 
-    /// Entries that interrupt what runs as a part of a batch of this level, the first of each class in the fair order, and the time that
-    /// their accounts have to wait.
+    /// The first entries of the classes, in the fair order, that may interrupt the running batches in a batch of this level, each with the
+    /// time that its account has to wait.
     fn interrupting_entries(&self, level: Level) -> impl Iterator<Item = (Ticket, Duration)> {
         let interrupting = self.interrupting.as_ref().filter(|_| self.is_interruptible());
         interrupting.into_iter().flat_map(move |interrupting| {
@@ -92,7 +92,7 @@ impl Queue {
         })
     }
 
-    /// The level of a batch that a job interrupts others with; `None` for one with an entry that is too long.
+    /// Level at which a job interrupts others; `None` if it has an entry that is too long.
     fn level_of(&self, job: Ticket) -> Option<Level> {
         let interrupting = self.interrupting.as_ref()?;
         let size = &self.shares.job(job).size;
@@ -103,7 +103,7 @@ impl Queue {
         (size.longest <= interrupting.policy.due.max_tokens).then_some(Level::Due)
     }
 
-    /// True if a job is worth interrupting each batch of a lower level that runs, of which there is one at least.
+    /// True if a job may interrupt every running batch of a lower level and there is at least one.
     fn interrupts(&self, job: Ticket, level: Level) -> bool {
         let mut lower = self.running.values().filter(|batch| batch.level < level).peekable();
         let takes = |batch: &Running, time: Duration| batch.estimate >= time.as_nanos() as f64;
@@ -114,11 +114,11 @@ impl Queue {
         lower.peek().is_some() && lower.all(may)
     }
 
-    /// Seats an entry behind `last` in the batch of a level that forms; `None` if it does not fit.
+    /// Seats an entry after `last` in the forming batch of a level; `None` if it does not fit.
     fn seat_interrupting(&mut self, ticket: Ticket, level: Level, last: Option<&Entry>) -> Option<Entry> {
         let entry = &self.waiting[&ticket].entry;
         let (len, part) = (entry.tokens.len(), self.part(entry.tokens.task()));
-        // Of what the batch has the last entry counts alone: the texts of a request lie one behind another.
+        // Only the prefix shared with the last entry counts: the texts of a request follow each other.
         let shared = match (self.policy.folding, last) {
             (Some(Folding::Prefix), Some(last)) => entry.tokens.as_slice().common_prefix_len(&last.tokens.as_slice()),
             (Some(Folding::Whole), Some(last)) if last.tokens == entry.tokens && last.wanted == entry.wanted => len,

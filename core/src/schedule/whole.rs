@@ -1,4 +1,4 @@
-//! Entries of a batch that are equal from end to end and want the same: they run once.
+//! Folding of a batch's equal entries, which want the same answer: they run once.
 
 use crate::backend::{Batch, Output, Wanted};
 use crate::plan::ragged::RaggedBatchError;
@@ -6,17 +6,17 @@ use crate::plan::tokens::{Scope, TokenSlice};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-/// The sequence of a batch that answers each entry. Empty where nothing is folded: each entry is a sequence then.
+/// Sequence of a batch that answers each entry. Empty if nothing is folded, when each entry is a sequence.
 #[derive(Debug, Default)]
 pub(crate) struct WholeFolding<H = RandomState> {
     hasher: H,
-    /// Sequences, with their scopes, by their hash; one whose hash is taken is at the next free number.
+    /// Sequences and their scopes by hash; after a collision at the next free number.
     sequences: HashMap<u64, (u32, Scope)>,
     answered_by: Vec<u32>,
 }
 
 impl<H: BuildHasher> WholeFolding<H> {
-    /// Adds an entry to a batch, unless an equal one is there.
+    /// Adds an entry to a batch unless it has an equal one.
     pub(crate) fn push(
         &mut self,
         batch: &mut Batch,
@@ -45,7 +45,7 @@ impl<H: BuildHasher> WholeFolding<H> {
         Ok(())
     }
 
-    /// For each entry, whether it is the first one of its sequence.
+    /// True for each entry that is the first of its sequence.
     pub(crate) fn is_first(&self) -> impl Iterator<Item = bool> {
         let mut sequences = 0;
         self.answered_by.iter().map(move |&sequence| {
@@ -55,7 +55,7 @@ impl<H: BuildHasher> WholeFolding<H> {
         })
     }
 
-    /// The outputs of the entries, from those of the sequences.
+    /// Outputs of the entries, from the outputs of the sequences.
     pub(crate) fn unfold(&self, outputs: Vec<Output>) -> Vec<Output> {
         if self.answered_by.len() <= outputs.len() {
             return outputs;

@@ -1,14 +1,14 @@
 //! Work of a forward pass.
 
-/// Work of a pass, or of a part of it.
+/// Work of a pass or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Work {
     pub(crate) rows: usize,
-    /// Pairs of a query and a key, in a layer of full attention.
+    /// Query-key pairs in a layer of full attention.
     pub(crate) pairs: u64,
 }
 
-/// Work of a pass for each part of a model, by the part's index.
+/// Work of a pass by sub-model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct WorkByPart(Vec<Work>);
 
@@ -20,7 +20,7 @@ impl WorkByPart {
         self.0[part].pairs += pairs;
     }
 
-    /// Work of the first part, of the second and so on, up to the last that has any.
+    /// Work of each sub-model in order, up to the last that has any.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Work> {
         self.0.iter().copied()
     }

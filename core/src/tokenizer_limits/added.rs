@@ -6,13 +6,13 @@ use super::vocabulary::MAX_TOKEN_BYTES;
 use serde::Deserialize;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper, Tokenizer};
 
-/// Added tokens at most. Real tokenizers have up to some ten thousand.
+/// Maximum added tokens. Real tokenizers have up to some ten thousand.
 const MAX_TOKENS: usize = 100_000;
 
-/// Bytes at most that the steps of the normalizer may make of all added tokens, the last step's result or not: a bound of its work.
+/// Maximum bytes that all steps of the normalizer make of all added tokens, including intermediate results: a bound on its work.
 const MAX_NORMALIZED: u64 = 256 << 20;
 
-/// An added token, as far as it has limits.
+/// Fields of an added token that have limits.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AddedToken {
@@ -89,7 +89,7 @@ pub(super) fn check_added(
         let is_cut = |content: &str| content.trim() != content;
         if (token.lstrip || token.rstrip) && (is_cut(&token.content) || is_cut(content.get())) {
             return Err(format!(
-                "item {index} has white space at its edge and takes that beside it (`lstrip`, `rstrip`)"
+                "item {index} has white space at its edge and takes adjacent white space (`lstrip`, `rstrip`)"
             ));
         }
     }

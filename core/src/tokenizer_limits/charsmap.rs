@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// Bytes of a `precompiled_charsmap` at most; those of real models have 0.3 MB.
+/// Maximum bytes of a `precompiled_charsmap`; real models have 0.3 MB.
 pub(super) const MAX_LEN: usize = 2 << 20;
 
 /// Length of the longest replacement.
@@ -13,7 +13,7 @@ pub(super) const MAX_LEN: usize = 2 << 20;
 pub(super) fn growth(charsmap: &str) -> Result<u64, String> {
     let bytes = BASE64_STANDARD
         .decode(charsmap)
-        .map_err(|error| format!("has a `precompiled_charsmap` that is no base64: {error}"))?;
+        .map_err(|error| format!("has a `precompiled_charsmap` that is not base64: {error}"))?;
     longest(&bytes).ok_or_else(|| "has a `precompiled_charsmap` that is cut".to_owned())
 }
 

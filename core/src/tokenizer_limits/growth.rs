@@ -4,19 +4,19 @@ use serde::Serialize;
 use serde_json::Value;
 use tokenizers::{DecoderWrapper, NormalizerWrapper, PreTokenizerWrapper};
 
-/// Steps of a normaliser, a pre-tokenizer or a decoder at most.
+/// Maximum steps of a normaliser, a pre-tokenizer or a decoder.
 const MAX_STEPS: usize = 32;
 
-/// Bytes at most that a normaliser makes of one. Compatibility decomposition alone makes eleven.
+/// Maximum bytes that a normaliser may make of one byte. Compatibility decomposition alone makes eleven.
 const MAX_NORMALIZED: u64 = 1024;
 
 /// The same of a pre-tokenizer and of a decoder.
 const MAX_OTHER: u64 = 64;
 
-/// Bytes of a text at most that a normaliser may put before every piece.
+/// Maximum bytes that a normaliser may put before every piece.
 const MAX_PREPENDED: usize = 16;
 
-/// Bytes at most that a normaliser makes of one byte, between all its steps.
+/// Maximum bytes that a normaliser makes of one byte, after all its steps.
 ///
 /// # Errors
 /// They are too many, or a step is not known; the rest of a sentence.
@@ -24,7 +24,7 @@ pub(crate) fn of_normalizer(normalizer: &NormalizerWrapper) -> Result<u64, Strin
     within(normalizer, "normalizers", normalizer_step, MAX_NORMALIZED)
 }
 
-/// Bytes at most that a pre-tokenizer makes of one byte.
+/// Maximum bytes that a pre-tokenizer makes of one byte.
 ///
 /// # Errors
 /// As for [`of_normalizer`].
@@ -32,7 +32,7 @@ pub(crate) fn of_pre_tokenizer(pre_tokenizer: &PreTokenizerWrapper) -> Result<u6
     within(pre_tokenizer, "pretokenizers", pre_tokenizer_step, MAX_OTHER)
 }
 
-/// Bytes at most that a decoder makes of one byte of tokens.
+/// Maximum bytes that a decoder makes of one byte of tokens.
 ///
 /// # Errors
 /// As for [`of_normalizer`].

@@ -1,5 +1,5 @@
-//! Limits on a tokenizer file, which comes from whoever made the model: what its steps make of a text is bounded in size and
-//! in time. They are checked before the library builds anything from the file.
+//! Limits on a tokenizer file, which comes from the model's author and is not trusted: they bound the size and time of its steps
+//! on a text. They are checked before the library builds anything from the file.
 
 mod added;
 mod charsmap;
@@ -23,19 +23,19 @@ use serde_json::Value;
 use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper};
 use vocabulary::{Merges, Vocabulary};
 
-/// Bytes at most of a text in a step: of a pattern, a replacement, a prefix.
+/// Maximum bytes of a text in a step, such as a pattern, a replacement or a prefix.
 const MAX_TEXT: usize = 4096;
 
-/// Values in the steps of one kind at most.
+/// Maximum JSON values in the steps of one kind.
 const MAX_VALUES: usize = 10_000;
 
-/// Bytes at most of what BPE or WordPiece put before or after every part of a word.
+/// Maximum bytes of the affix that BPE or WordPiece adds to every part of a word.
 const MAX_AFFIX: usize = 64;
 
-/// Characters of a word at most that WordPiece looks up; it takes time proportional to the square of a word's length.
+/// Maximum characters of a word that WordPiece looks up, in time proportional to the square of the word's length.
 const MAX_WORD: u64 = 200;
 
-/// Special tokens that a template puts around a text at most.
+/// Maximum special tokens that a template puts around a text.
 const MAX_TEMPLATE_TOKENS: usize = 256;
 
 /// The parts of a `tokenizer.json` that have limits.

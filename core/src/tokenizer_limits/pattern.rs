@@ -6,16 +6,16 @@
 //! nevertheless: `\s+(?!\S)`, and `x*y` directly before an alternative `x+`. The patterns of GPT-2, Llama 3, Qwen,
 //! Mistral, DeepSeek and GPT-4o are of this form.
 
-/// Repetitions of an item at most, where they have a limit.
+/// Maximum bounded repetitions of an item.
 const MAX_TIMES: usize = 64;
 
-/// Steps at most to find that nothing matches at a place, beside runs.
+/// Maximum steps, without runs, to find that nothing matches at a place.
 const MAX_STEPS: usize = 2048;
 
-/// Groups inside each other at most.
+/// Maximum depth of nested groups.
 const MAX_DEPTH: usize = 8;
 
-/// Something that is matched one time after another.
+/// Part of a pattern, with its repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Item {
     /// As the pattern spells it, without its repetition.
@@ -30,7 +30,7 @@ struct Item {
     least: usize,
     /// `None` without a limit.
     most: Option<usize>,
-    /// Takes as much as there is, and gives it back.
+    /// True if it takes as much as possible and gives back on failure.
     greedy: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
     let mut parser = Parser { rest: pattern, depth: 0 };
     let alternatives = parser.alternatives()?;
     if !parser.rest.is_empty() {
-        return Err("has a `)` too many".to_owned());
+        return Err("has a `)` without a `(`".to_owned());
     }
     let mut steps = 0usize;
     for (index, items) in alternatives.iter().enumerate() {
@@ -50,10 +50,10 @@ pub(crate) fn check(pattern: &str) -> Result<(), String> {
         let (ways, size) = extent(items);
         steps = steps.saturating_add(ways.saturating_mul(size));
     }
-    match steps <= MAX_STEPS {
-        true => Ok(()),
-        false => Err(format!("may take {steps} steps at a place where it does not match, the limit is {MAX_STEPS}")),
+    if steps <= MAX_STEPS {
+        return Ok(());
     }
+    Err(format!("may take {steps} steps at a place where it does not match, the limit is {MAX_STEPS}"))
 }
 
 fn check_alternative(items: &[Item], next: Option<&[Item]>) -> Result<(), String> {
@@ -226,7 +226,7 @@ impl<'p> Parser<'p> {
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("has more than {MAX_DEPTH} groups inside each other"));
+            return Err(format!("has groups nested more than {MAX_DEPTH} deep, which is the limit"));
         }
         let alternatives = self.alternatives()?;
         self.depth -= 1;
@@ -285,10 +285,10 @@ fn times_of(times: &str) -> Result<(usize, Option<usize>), String> {
         Some(("", most)) => (0, Some(number(most)?)),
         Some((least, most)) => (number(least)?, Some(number(most)?)),
     };
-    match most.is_some_and(|most| most < least) || least > MAX_TIMES {
-        true => Err(format!("has `{{{times}}}`, which is no repetition of at most {MAX_TIMES} times")),
-        false => Ok((least, most)),
+    if most.is_some_and(|most| most < least) || least > MAX_TIMES {
+        return Err(format!("has `{{{times}}}`, which is no repetition of at most {MAX_TIMES} times"));
     }
+    Ok((least, most))
 }
 
 #[cfg(test)]

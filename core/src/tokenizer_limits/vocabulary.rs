@@ -1,28 +1,28 @@
-//! Limits on a vocabulary: what the library builds of all pieces together, and what it does with a text for their sake.
+//! Limits on a vocabulary: the structures that the library builds from all pieces, and its work per text because of them.
 
 use super::sums::TokenizerSums;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// Bytes of a token at most.
+/// Maximum bytes of a token.
 pub(super) const MAX_TOKEN_BYTES: usize = 2048;
 
-/// Pieces of a vocabulary, and merges of pieces, at most. The largest known vocabularies have 0.9 million pieces and 0.5 million merges;
+/// Maximum pieces of a vocabulary, and merges of pieces. The largest known vocabularies have 0.9 million pieces and 0.5 million merges;
 /// each takes some hundred bytes while the library reads them.
 const MAX_PIECES: usize = 1 << 20;
 
-/// Bytes of all pieces together at most; those of the largest known vocabularies have about 10 MB.
+/// Maximum bytes of all pieces together; the largest known vocabularies have about 10 MB.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Bytes of a Unigram piece at most. The library looks at as many bytes of a text from each of its characters on, and frees the pieces'
-/// trie with a call inside a call for each byte. SentencePiece makes pieces of 16 characters.
+/// Maximum bytes of a Unigram piece. The library reads as many bytes of a text from each of its characters on, and frees the trie of
+/// the pieces with one nested call per byte. SentencePiece makes pieces of up to 16 characters.
 const MAX_UNIGRAM_BYTES: usize = 256;
 
-/// Unigram pieces at most of which each begins the next: each is copied and looked up at every place of a text where the longest is.
+/// Maximum Unigram pieces that are prefixes of one another: each is copied and looked up wherever a text contains the longest.
 const MAX_NESTED: usize = 64;
 
-/// Bytes at most of a piece that may stand for a shorter text: the unknown token, and one that has its id with another in common. It is
-/// copied for each such token of a text.
+/// Maximum bytes of a piece that may stand for a shorter text: the unknown token, or one of several with the same id. It is copied for
+/// each such token of a text.
 const MAX_REPEATED_BYTES: usize = 64;
 
 /// The pieces of a `tokenizer.json`.
@@ -96,10 +96,10 @@ pub fn check_unigram<'a>(pieces: impl Iterator<Item = &'a str>, sums: &mut Token
 /// # Errors
 /// They are too many; the rest of a sentence.
 pub fn check_merges(count: usize) -> Result<(), String> {
-    match count > MAX_PIECES {
-        true => Err(format!("has {count} merges, the limit is {MAX_PIECES}")),
-        false => Ok(()),
+    if count > MAX_PIECES {
+        return Err(format!("has {count} merges, the limit is {MAX_PIECES}"));
     }
+    Ok(())
 }
 
 /// The pieces so far.
@@ -168,11 +168,11 @@ impl Trie {
     }
 }
 
-/// Bytes of a hash table of nodes, of which one in eight stays free.
+/// Bytes of a hash table of nodes, one in eight of whose slots stays free.
 fn table_bytes(nodes: u64) -> u64 {
     /// A byte and its node, which is a table and the seeds of its hashes.
     const NODE: u64 = 81;
-    /// What a table takes beside its nodes.
+    /// Bytes of a table in addition to its nodes.
     const TABLE: u64 = 32;
     match nodes {
         0 => 0,
@@ -246,10 +246,10 @@ impl<'de> Visitor<'de> for MergesVisitor {
 
 /// Checks that there may be one more.
 fn within<E: Error>(count: usize, what: &str) -> Result<(), E> {
-    match count < MAX_PIECES {
-        true => Ok(()),
-        false => Err(E::custom(format!("more than {MAX_PIECES} {what}, which is the limit"))),
+    if count < MAX_PIECES {
+        return Ok(());
     }
+    Err(E::custom(format!("more than {MAX_PIECES} {what}, which is the limit")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `prefold check-model`: says, by the check that a start makes too, whether a model runs, before its weights are there.
+//! `prefold check-model`: says before the download whether a model runs, by the check that a start makes too.
 
 use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;
@@ -10,7 +10,7 @@ use std::fmt::{self, Display, Formatter};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Exit status for a model whose files could not be looked at.
+/// Exit status for a model whose files could not be checked.
 const UNKNOWN: u8 = 3;
 
 /// The model to check.
@@ -28,8 +28,8 @@ pub(crate) struct CheckModelArgs {
 }
 
 impl CheckModelArgs {
-    /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for arguments that name none or that no
-    /// model is loaded with, 3 for a model whose files could not be looked at.
+    /// Prints the result. The exit status is 0 for a model that runs, 1 for one that does not, 2 for invalid arguments,
+    /// 3 for a model whose files could not be checked.
     pub(crate) fn run(self) -> ExitCode {
         let is_json = self.json;
         let (name, options) = match self.options() {
@@ -40,9 +40,10 @@ impl CheckModelArgs {
             }
         };
         let check = check_model(&options);
-        let text = match is_json {
-            true => format!("{:#}\n", as_json(&name, &check)),
-            false => Report { name: &name, check: &check }.to_string(),
+        let text = if is_json {
+            format!("{:#}\n", as_json(&name, &check))
+        } else {
+            Report { name: &name, check: &check }.to_string()
         };
         let printed = std::io::stdout().write_all(text.as_bytes());
         match (&check.verdict, printed) {
@@ -85,7 +86,7 @@ fn as_json(name: &str, check: &ModelCheck) -> Value {
     json
 }
 
-/// Answers that the model can give, by name.
+/// Kinds of output that the model can compute, by name.
 fn answers(capabilities: &Capabilities) -> Value {
     let Capabilities { embed, rerank, classify, classify_tokens, .. } = capabilities;
     let mut answers = serde_json::Map::new();
@@ -126,7 +127,7 @@ impl Display for Report<'_> {
                 notes.iter().try_for_each(|note| writeln!(f, "  - {note}"))?;
             }
             Verdict::DoesNotRun(problem) => writeln!(f, "{name} does not run: {problem}")?,
-            Verdict::Unknown(problem) => return writeln!(f, "{name} could not be looked at: {problem}"),
+            Verdict::Unknown(problem) => return writeln!(f, "{name} could not be checked: {problem}"),
         }
         if let Some(model) = &check.model {
             describe(f, model)?;

@@ -20,9 +20,9 @@ pub(crate) enum Command {
     Bench(Box<prefold_loadgen::Bench>),
     /// Estimate from texts, without running the model, what compaction would save
     Analyze(Box<AnalyzeArgs>),
-    /// Compare a model's answers in another type of values with those in float32
+    /// Compare a model's answers in another dtype with its answers in float32
     Accuracy(Box<AccuracyArgs>),
-    /// Say before the download whether a model runs, and what it needs
+    /// Check before the download whether a model runs, and what it needs
     CheckModel(Box<CheckModelArgs>),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct AnalyzeArgs {
     analyze: prefold_analyze::Analyze,
 }
 
-/// The model, the type of values and the texts to compare with.
+/// The model, the dtype and the texts of a comparison.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AccuracyArgs {
     #[command(flatten)]
@@ -79,7 +79,7 @@ impl AnalyzeArgs {
 impl AccuracyArgs {
     fn run(self, line: &CommandLine) -> ExitCode {
         let Self { source, dtype, pass, mut load, accuracy } = self;
-        // The pass to compare with has no int8 layers.
+        // The float32 pass has no int8 layers.
         if pass.is_some_and(|pass| pass != dtype) {
             load.int8_skip.clear();
         }

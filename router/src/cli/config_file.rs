@@ -1,4 +1,4 @@
-//! Flags from a TOML file, for settings that neither the command line nor the environment has.
+//! Flags from a TOML file, for settings that are neither on the command line nor in the environment.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -19,12 +19,12 @@ pub(crate) enum FileError {
     Unknown { key: String, hint: String },
     #[error("`{key}` is {is}; it must be {expected}")]
     Type { key: String, is: &'static str, expected: &'static str },
-    #[error("`{0}` is there twice, once with `-` and once with `_`")]
+    #[error("`{0}` is given twice, once with `-` and once with `_`")]
     Twice(String),
 }
 
-/// Settings of the file as arguments, without those that `matches` has from the command line or environment and those
-/// that contradict these.
+/// Settings of the file as arguments, without settings that `matches` has from the command line or environment, or that
+/// contradict these.
 ///
 /// Keys are flag names, with `-` or `_` between words.
 ///
@@ -77,9 +77,9 @@ pub(super) fn find<'a>(command: &'a Command, key: &str) -> Result<&'a Arg, FileE
     let mut flags = command.get_arguments().filter(in_a_file);
     flags.find(|flag| flag.get_long() == Some(&long)).ok_or_else(|| {
         let hint = match command.get_arguments().filter_map(Arg::get_long).find(|known| differ_by_one(known, &long)) {
-            Some(known) if known == long => " here: the command line alone has it".to_owned(),
+            Some(known) if known == long => " here; give it on the command line".to_owned(),
             Some(known) => format!("; is `{known}` meant?"),
-            None => " (prefold --help has them all)".to_owned(),
+            None => " (prefold --help lists all flags)".to_owned(),
         };
         FileError::Unknown { key: key.to_owned(), hint }
     })
@@ -174,8 +174,8 @@ mod tests {
     fn what_is_wrong_is_said_and_secrets_are_not() {
         for (file, words) in [
             ("max-batch-token = 1", "`max-batch-token` is not a flag; is `max-batch-tokens` meant?"),
-            ("colour = 'red'", "`colour` is not a flag (prefold --help has them all)"),
-            ("config = 'x'", "`config` is not a flag here: the command line alone has it"),
+            ("colour = 'red'", "`colour` is not a flag (prefold --help lists all flags)"),
+            ("config = 'x'", "`config` is not a flag here; give it on the command line"),
             ("max-batch-tokens = 0", "at least 1"),
             ("max-batch-tokens = 'many'", "invalid value 'many' for '--max-batch-tokens"),
             ("max-batch-tokens = -1", "invalid value '-1' for '--max-batch-tokens"),

@@ -10,11 +10,11 @@ use toml::Table;
 /// Headings of the flags that are settings of a model; the others are the server's.
 const HEADINGS: [&str; 2] = ["Model", "Batching"];
 
-/// The configuration of a model, the built-in one where `model` is absent. Keys are names of flags, with `-` or `_` between words;
-/// environment variables give what `settings` does not, as for the command.
+/// The configuration of a model; without `model`, of the built-in one. Keys are flag names, with `-` or `_` between
+/// words. Environment variables apply to flags that `settings` lacks, as for the command.
 ///
 /// # Errors
-/// What is wrong, in a sentence: a key that is no flag of a model, a value out of its range, a model that does not exist.
+/// A sentence about a key that is not a flag of a model, a value out of range or a model that does not exist.
 pub(crate) fn config(model: Option<&str>, settings: &Table) -> Result<Config, String> {
     let arguments = arguments(model, settings).map_err(|error| error.to_string())?;
     let args = Args::try_read(arguments).map_err(|error| sentence(&error.to_string()).to_owned())?;

@@ -30,20 +30,19 @@ pub(crate) fn require_key(
     }
 }
 
-/// Checks the key, and notes on whose account the request is and in whose scope prefixes are shared. The request gets the share of this
-/// account in which its body counts as it arrives, and which the handler and then the response keep. The key's owner, if keys are
-/// needed, is for the log.
+/// Checks the key, and records the request's account and the scope in which prefixes are shared. The request gets a
+/// share of the account, which counts its body as it arrives and which the handler and then the response keep. The
+/// key's owner, if any, is for the log.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`]
 fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding), ApiError> {
     let keys = &app.http.api_keys;
-    let owner = match keys.are_required() {
-        true => {
-            let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
-            Some(keys.owner_of(given).ok_or(ApiError::Unauthorized)?)
-        }
-        false => None,
+    let owner = if keys.are_required() {
+        let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
+        Some(keys.owner_of(given).ok_or(ApiError::Unauthorized)?)
+    } else {
+        None
     };
     let account = owner.as_ref().map_or_else(Account::default, |owner| Account(owner.number));
     let share: Arc<Share> = Arc::new(app.engine.buffered().share_of(account));
@@ -57,7 +56,7 @@ fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding)
     Ok((owner, holding))
 }
 
-/// The credentials after the scheme `Bearer`, in any case of letters.
+/// The credentials after the scheme `Bearer`, in upper or lower case.
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
     let (scheme, credentials) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| credentials.trim_ascii())

@@ -6,7 +6,7 @@ use crate::wire::answer::{DTYPE, SHAPE};
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
-/// Response headers that pages may read beside the safelisted ones.
+/// Response headers that pages may read in addition to the safelisted ones.
 const EXPOSED_HEADERS: [HeaderName; 17] = [
     header::RETRY_AFTER,
     HeaderName::from_static("x-compute-type"),

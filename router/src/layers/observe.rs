@@ -26,7 +26,7 @@ const DROPPED: &str = "dropped";
 /// Header with the id of a request, in requests of clients and proxies and in every response.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Characters of a client's id at most; a longer one is replaced.
+/// Maximum characters of a client's id; a longer one is replaced.
 const MAX_ID: usize = 128;
 
 /// Runs the request and finishes its response. The request goes on to the handler before anything waits.
@@ -38,19 +38,18 @@ pub(crate) fn observe(
     let exchange = Exchange::new(app, &request);
     request.extensions_mut().insert(exchange.ignored.clone());
     let (method, path) = (&exchange.method, &exchange.path);
-    let span = match exchange.app.http.spans {
-        true => tracing::info_span!("request", method, path),
-        false => tracing::Span::none(),
-    };
-    let trace = match is_monitor(method, path) {
-        true => tracing::Span::none(),
-        false => traces::request_span(&request, method, &exchange.route, path),
+    let span =
+        if exchange.app.http.spans { tracing::info_span!("request", method, path) } else { tracing::Span::none() };
+    let trace = if is_monitor(method, path) {
+        tracing::Span::none()
+    } else {
+        traces::request_span(&request, method, &exchange.route, path)
     };
     let response = next.run(request).instrument(trace.clone()).instrument(span);
     async move { exchange.finish(response.await, &trace) }
 }
 
-/// A request until its response is made; counted even if it is dropped half way.
+/// A request until its response is made; counted even if it is dropped before.
 struct Exchange {
     app: App,
     method: String,

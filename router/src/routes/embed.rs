@@ -25,23 +25,23 @@ pub(crate) struct EmbedBody {
     inputs: Inputs,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
-    /// Prompt to put before each text, in place of one of the model's.
+    /// Prompt to put before each text, instead of one of the model's prompts.
     prompt: Option<String>,
     /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
-    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
+    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
     task: Option<String>,
-    /// Scale vectors to unit length. False leaves them as pooling and dense layers make them, also where the model's own modules end with
-    /// Normalize. Default: true.
+    /// Scale vectors to unit length. False returns the output of pooling and dense layers, even if the model's own
+    /// modules end with Normalize. Default: true.
     normalize: Option<bool>,
-    /// Keep only the first values of each vector, scaled to unit length again. Default: `dimensions` of `/info`.
+    /// Number of leading values of each vector to keep, scaled to unit length again. Default: `dimensions` of `/info`.
     dimensions: Option<usize>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -77,18 +77,18 @@ pub(crate) struct EmbedAllBody {
     inputs: Inputs,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
-    /// Prompt to put before each text, in place of one of the model's.
+    /// Prompt to put before each text, instead of one of the model's prompts.
     prompt: Option<String>,
     /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
-    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
+    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
     task: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -132,26 +132,26 @@ struct SimilarityInputs {
 struct SimilarityParameters {
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
-    /// Prompt to put before each text, in place of one of the model's.
+    /// Prompt to put before each text, instead of one of the model's prompts.
     prompt: Option<String>,
     /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
-    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
+    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
     task: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
 
-/// Cosines of one sentence with others
+/// Cosine similarities of one sentence with others
 #[utoipa::path(
     post, path = "/similarity", tag = "text-embeddings-inference", request_body = SimilarityBody,
-    responses((status = 200, description = "The cosine of the source sentence with each of the others", body = Vec<f32>))
+    responses((status = 200, description = "The cosine similarity of the source sentence with each other sentence", body = Vec<f32>))
 )]
 pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
@@ -184,7 +184,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// `POST /` of an embedding model: `/similarity` if `inputs` is an object, else `/embed`. Hosted inference endpoints
-/// answer both at one address.
+/// answer both at one URL.
 pub(crate) async fn embed_or_compare(app: Call, accept: Accept, body: RawBody) -> Result {
     match body.probe::<Probe>().await {
         Ok(Probe { inputs: Some(AnyObject) }) => similarity(app, Json(body.parse().await?)).await,

@@ -41,7 +41,7 @@ pub(crate) struct Ready {
 ///
 /// Empty while the server is alive, also while the model is loading. Restart a server that keeps failing.
 #[utoipa::path(
-    get, path = "/health", tag = "Server", responses((status = 200, description = "The server lives"))
+    get, path = "/health", tag = "Server", responses((status = 200, description = "The server is alive"))
 )]
 pub(crate) async fn health(State(app): State<App>) -> Result<(), ApiError> {
     stuck(&app)?;

@@ -37,54 +37,54 @@ pub(crate) struct Info<'a> {
     /// Reason for `dtype`.
     dtype_reason: &'a str,
     device: &'a str,
-    /// Bytes that an input of `max_input_length` tokens takes on its way through the layers, beside the weights: linear in its length.
+    /// Bytes that an input of `max_input_length` tokens takes in a forward pass, without the weights; linear in its length.
     longest_input_bytes: u64,
-    /// Backends over one copy of the weights, each of which runs batches of its own (`--cpu-replicas`).
+    /// Replicas that share the weights; each runs its own batches (`--cpu-replicas`).
     replicas: usize,
-    /// Instructions of the kernels.
+    /// Instruction set of the kernels.
     kernels: &'a str,
-    /// Reason for them.
+    /// Reason for `kernels`.
     kernels_reason: &'a str,
-    /// What int8 does to each layer; null for models in other types.
+    /// Effect of int8 on each layer; null for models in other types.
     int8: Option<Int8<'a>>,
     attention: &'static str,
     radix_mlp_threshold: f32,
     radix_mlp_pad: usize,
-    /// Values of a vector that a request gets where it does not ask for a number of them; null if the model does not embed.
+    /// Values per vector if a request does not set `dimensions`; null if the model does not embed.
     dimensions: Option<usize>,
-    /// Values of a vector at most: more than `dimensions` where the model's files truncate its vectors (`truncate_dim`).
+    /// Maximum values per vector: more than `dimensions` if the model's files truncate vectors (`truncate_dim`).
     max_dimensions: Option<usize>,
-    /// Scores of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
+    /// Kind of score of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
     rerank_scores: Option<&'static str>,
-    /// Function that makes a classifier's logits its scores: `sigmoid`, `softmax` or `identity`; null for other models.
+    /// Function from a classifier's logits to its scores: `sigmoid`, `softmax` or `identity`; null for other models.
     #[schema(value_type = Option<String>)]
     activation: Option<LogitActivation>,
-    /// The same for the scores of `/v1/score`: null unless the model scores pairs.
+    /// The same for `/v1/score`; null unless the model scores pairs.
     #[schema(value_type = Option<String>)]
     pair_activation: Option<LogitActivation>,
     prompts: Vec<&'a str>,
-    /// Prompt that stands before texts of requests that ask for none; null if there is none.
+    /// Prompt before the texts of requests that select none; null if there is none.
     default_prompt: Option<&'a str>,
-    /// Tasks that have an adapter, a route or a length of their own, which the field `task` of the embedding routes selects.
+    /// Tasks with their own adapter, sub-model or length. The field `task` of the embedding routes selects one.
     tasks: Vec<&'a str>,
-    /// The longest input by task, of a model that takes texts of different lengths by their task; `max_input_length` is that of texts
-    /// without one.
+    /// Longest input of each task, if the limit depends on the task; `max_input_length` applies to texts without a
+    /// task.
     max_input_lengths: BTreeMap<&'a str, usize>,
-    /// Answers that the model can give: `embed`, `rerank`, `classify`, `classify-tokens`.
+    /// Kinds of output that the model can compute: `embed`, `rerank`, `classify`, `classify-tokens`.
     answers: Vec<&'static str>,
-    /// Reasons why answers, or the device, may not be what is expected.
+    /// Reasons why answers or the device may differ from what is expected.
     warnings: &'a [String],
 }
 
-/// What int8 does to each layer of products.
+/// Effect of int8 on each linear layer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Int8<'a> {
-    /// Layers that stay in bfloat16: those whose error would be larger than `max_error`, and those that `--int8-skip` names. A layer
-    /// of several matrices (query, key and value; gate and up) has the name of the first.
+    /// Layers that stay in bfloat16, because their error would exceed `max_error` or `--int8-skip` names them. A fused
+    /// layer (query, key and value; gate and up) has the name of its first matrix.
     kept_in_bfloat16: &'a [String],
     max_error: f64,
-    /// Change that int8 makes in a layer's product, relative to it, by the layer's name; null where weights or inputs of the layer are not
-    /// finite.
+    /// Relative error that int8 causes in each layer's output, by layer name; null if the layer's weights or inputs are
+    /// not finite.
     #[schema(value_type = BTreeMap<String, Option<f64>>)]
     errors: BTreeMap<&'a str, f64>,
 }
@@ -147,7 +147,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// The longest input of each task of a model that has several parts, or lengths for tasks.
+/// Longest input of each task, for a model with sub-models or limits per task.
 fn max_input_lengths(model: &ModelInfo) -> BTreeMap<&str, usize> {
     let tasks = || model.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
     let differ = !model.further_parts.is_empty() || tasks().any(|task| task.max_input_length.is_some());
@@ -163,7 +163,7 @@ fn max_input_lengths(model: &ModelInfo) -> BTreeMap<&str, usize> {
 #[serde(rename_all = "lowercase")]
 enum ModelType<'a> {
     Embedding {
-        /// Pooling of token states into one vector; several modes, whose vectors follow one another, are separated by commas.
+        /// Pooling of token states into one vector. Several modes, whose vectors are concatenated, are separated by commas.
         pooling: String,
     },
     Reranker(Labels<'a>),
@@ -214,7 +214,7 @@ impl<'a> ModelType<'a> {
 pub(crate) async fn info(State(app): State<App>) -> Response {
     let text = match app.info.get() {
         Some(text) => text.clone(),
-        // Of tens of thousands of labels: made once, where it holds up no connection, and shared by all that read it.
+        // May have tens of thousands of labels: written once, on a thread that serves no connections, and shared.
         None => {
             let make = move || app.info.get_or_init(|| json(&Info::new(&app.engine, &app.names))).clone();
             match tokio::task::spawn_blocking(make).await {

@@ -31,38 +31,38 @@ pub(crate) struct EmbeddingsBody {
     model: Option<String>,
     /// Default: `float`.
     encoding_format: Option<EncodingFormat>,
-    /// Keep only the first values of each vector, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
+    /// Number of leading values of each vector to keep, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
     #[serde(alias = "output_dimension")]
     dimensions: Option<usize>,
-    /// Kind of the inputs, which Infinity's client always sends, and with it `dimensions` of 0 for all dimensions.
+    /// Kind of the inputs. Infinity's client always sends it, with `dimensions` of 0, which means the default.
     modality: Option<Modality>,
     /// Voyage's element type; only `float` is supported.
-    #[allow(dead_code, reason = "to be read is to be checked")]
+    #[allow(dead_code, reason = "deserializing it checks it")]
     output_dtype: Option<OutputDtype>,
     /// Element type in base64 and binary responses. Default: `float32`.
     embed_dtype: Option<ElementType>,
     /// Byte order; only little-endian is supported.
-    #[allow(dead_code, reason = "to be read is to be checked")]
+    #[allow(dead_code, reason = "deserializing it checks it")]
     endianness: Option<Endianness>,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
     /// Truncate each input to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_side: Option<Direction>,
     /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
     prompt_name: Option<String>,
-    /// Prompt to put before each text, in place of one of the model's.
+    /// Prompt to put before each text, instead of one of the model's prompts.
     prompt: Option<String>,
     /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
     input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and the prompt that belongs to it, unless
-    /// there is another. Without adapters: the prompt of that name. Default: no adapter.
+    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
+    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
     task: Option<String>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -212,11 +212,11 @@ pub(crate) async fn models(State(app): State<App>) -> Answer {
     get, path = "/v1/models/{model}", tag = "OpenAI", params(("model" = String, Path, description = "A name")),
     responses(
         (status = 200, description = "The model", body = ModelObject),
-        (status = 404, description = "The model has other names")
+        (status = 404, description = "No model has this name")
     )
 )]
 pub(crate) async fn model(State(app): State<App>, name: std::result::Result<Path<String>, PathRejection>) -> Result {
-    // A name that is not UTF-8 is no model's.
+    // No model has a name that is not UTF-8.
     let name = name.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(name)| name);
     match app.names.all().find(|known| *known == name) {
         Some(name) => Ok(Answer::free(&model_object(&app, name))),

@@ -27,7 +27,7 @@ pub(crate) struct PredictBody {
     inputs: Sequences,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_direction: Option<Direction>,
     /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct PredictBody {
     raw_scores: Option<bool>,
     /// Parameters of Hugging Face's pipelines.
     parameters: Option<Parameters>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -59,9 +59,9 @@ pub(crate) enum Predictions<'a> {
 
 /// Labels of a text or pair
 ///
-/// Best score first; a list of such lists for a batch. A flat list of two texts is a pair. With `parameters`, which Hugging
-/// Face's `InferenceClient` always sends, the response is that of Hugging Face's pipelines: a list for each input, also for a
-/// single one.
+/// Best score first; a list of such lists for a batch. A flat list of two texts is a pair. With `parameters`, which
+/// Hugging Face's `InferenceClient` always sends, the response has the format of Hugging Face's pipelines: a list for
+/// each input, even a single one.
 #[utoipa::path(
     post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
     responses((status = 200, description = "The labels with their scores", body = Predictions))
@@ -70,14 +70,16 @@ pub(crate) async fn predict(app: Call, Json(mut body): Json<PredictBody>) -> Res
     let parameters = body.parameters.take();
     let is_batch = body.inputs.is_batch || parameters.is_some();
     let (answered, labelled) = classify_all(&app, body, parameters.unwrap_or_default()).await?;
-    Ok(Answer::json(answered, |all| match is_batch {
-        true => JsonText::default().list_of(all, labelled),
-        // A single text or pair.
-        false => all.into_iter().map(labelled).fold(JsonText::default(), JsonText::steps),
+    Ok(Answer::json(answered, |all| {
+        if is_batch {
+            JsonText::default().list_of(all, labelled)
+        } else {
+            all.into_iter().map(labelled).fold(JsonText::default(), JsonText::steps)
+        }
     }))
 }
 
-/// What writes a list.
+/// Writer of a list, step by step.
 type ListSteps = Box<dyn FnMut(&mut String) -> bool + Send>;
 
 /// Parameters of a pipeline.
@@ -98,7 +100,8 @@ enum Function {
     None,
 }
 
-/// The logits of the inputs, and what writes the list of the best labels of an input's, label by label: there may be tens of thousands.
+/// The logits of the inputs, and a function from an input's logits to the writer of its best labels. It writes label by label: there may be
+/// tens of thousands.
 async fn classify_all(
     app: &Call,
     body: PredictBody,
@@ -127,7 +130,7 @@ async fn classify_all(
     Ok((answered, labelled))
 }
 
-/// Inputs to classify, and options, as vLLM names them.
+/// Inputs to classify, and options, named as in vLLM.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ClassifyBody {
     #[schema(value_type = InputsSchema)]
@@ -142,11 +145,11 @@ pub(crate) struct ClassifyBody {
     truncate: Option<bool>,
     /// Truncate each input to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_side: Option<Direction>,
     /// Add the tokenizer's special tokens to texts. Default: true.
     add_special_tokens: Option<bool>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! Classification of tokens in the form of Baseten's servers (BEI), whose route text-embeddings-inference has in a fork.
+//! Token classification in the format of Baseten's servers (BEI), which run a fork of text-embeddings-inference.
 
 use super::Result;
 use crate::state::call::Call;
@@ -20,26 +20,26 @@ use utoipa::ToSchema;
 /// Labels whose logits are written at each step: some tens of microseconds.
 const LABELS_OF_STEP: usize = 512;
 
-/// Units of work of a name beside its bytes, to look it up.
+/// Units of work to look up a name, in addition to its bytes.
 const OF_NAME: usize = 32;
 
-/// Texts whose tokens are classified, and options.
+/// Texts whose tokens to classify, and options.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct PredictTokensBody {
     #[schema(value_type = TokenTextsSchema)]
     inputs: TokenTexts,
     /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
     truncate: Option<bool>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_direction: Option<Direction>,
-    /// Logits instead of probabilities; without aggregation those of all labels.
+    /// Logits instead of probabilities; without aggregation, the logits of all labels.
     raw_scores: Option<bool>,
     /// Grouping of tokens into entities. Default: none.
     aggregation_strategy: Option<Strategy>,
-    /// Labels that are left out; without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
+    /// Labels to leave out, without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
     #[schema(value_type = Option<Vec<String>>)]
     ignore_labels: Option<NameList>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct TokenPrediction<'a> {
     start: usize,
     /// One past the last character.
     end: usize,
-    /// Score by label: that of the best one, or with `raw_scores` of all labels of a token.
+    /// Scores by label: of the best label only, or with `raw_scores` of all labels of a token.
     #[schema(value_type = BTreeMap<String, f32>)]
     results: BTreeMap<&'a str, f32>,
 }
@@ -94,9 +94,9 @@ pub(crate) enum TokenPredictions<'a> {
 
 /// Labels of the tokens of texts
 ///
-/// A list for each text: of tokens, or with an `aggregation_strategy` of entities. Tokens that the tokenizer puts around a text and
-/// those of the labels in `ignore_labels` are left out. `start` and `end` count characters (Unicode scalar values). The list of a single
-/// string is not in another list.
+/// A list for each text: of its tokens, or of entities with an `aggregation_strategy`. Special tokens around a text and
+/// tokens with a label in `ignore_labels` are left out. `start` and `end` count characters (Unicode scalar values). For
+/// a single string, the response is its list.
 #[utoipa::path(
     post, path = "/predict_tokens", tag = "text-embeddings-inference", request_body = PredictTokensBody,
     responses((status = 200, description = "The tokens or entities of each text", body = TokenPredictions))
@@ -111,10 +111,12 @@ pub(crate) async fn predict_tokens(app: Call, Json(body): Json<PredictTokensBody
     let writer = Writer::new(&app.engine.info().capabilities, aggregation, &ignored).await;
     let raw = body.raw_scores.unwrap_or(false);
     let predictions = move |text: TokenLogits| writer.clone().list(text.entities(aggregation, raw), raw);
-    Ok(Answer::json(answered, |all| match inputs.is_batch {
-        true => JsonText::default().list_of(all, predictions),
-        // A single text.
-        false => all.into_iter().map(predictions).fold(JsonText::default(), JsonText::steps),
+    Ok(Answer::json(answered, |all| {
+        if inputs.is_batch {
+            JsonText::default().list_of(all, predictions)
+        } else {
+            all.into_iter().map(predictions).fold(JsonText::default(), JsonText::steps)
+        }
     }))
 }
 
@@ -123,7 +125,7 @@ pub(crate) async fn predict_tokens(app: Call, Json(body): Json<PredictTokensBody
 struct Writer {
     capabilities: Arc<Capabilities>,
     aggregation: Aggregation,
-    /// For each label: entities of it are left out.
+    /// For each label, whether its entities are left out.
     is_ignored: Arc<[bool]>,
 }
 
@@ -145,7 +147,7 @@ impl Writer {
         Self { capabilities: Arc::clone(capabilities), aggregation, is_ignored: is_ignored.into() }
     }
 
-    /// Writes the list of the entities, of which each, and each [`LABELS_OF_STEP`] labels of one, is a step.
+    /// Writes the list of entities. A step writes an entity, or [`LABELS_OF_STEP`] labels of one.
     fn list(self, mut search: Entities, raw: bool) -> impl FnMut(&mut String) -> bool + Send {
         let mut before = "[";
         let mut open: Option<(Entity, usize)> = None;

@@ -7,7 +7,7 @@ use prefold_core::{Pauses, RerankScore};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Units of work of a document's place in the order.
+/// Units of work to rank one document.
 const OF_DOCUMENT: usize = 64;
 
 /// A document and its score.
@@ -30,7 +30,7 @@ pub(crate) async fn rank(scores: &[RerankScore], raw: bool, top_n: Option<usize>
     order
 }
 
-/// The list of scores, each with its document if documents are returned: in the place of the empty one that `frame` gets.
+/// The list of scores, each with its document if documents are returned; `frame` gets an empty one to be replaced.
 pub(super) fn scores_of<T: Serialize>(
     order: &Arc<[Ranked]>,
     kept: Option<Arc<[String]>>,
@@ -48,7 +48,7 @@ pub(super) fn scores_of<T: Serialize>(
     })
 }
 
-/// A text of the request, of all that are kept.
+/// One of the texts that are kept of a request.
 struct Kept {
     texts: Arc<[String]>,
     index: usize,

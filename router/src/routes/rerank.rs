@@ -21,10 +21,10 @@ use std::fmt;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// Bytes of a text beside its characters: itself, and what the allocator adds to a small one.
+/// Bytes of a text in addition to its characters: the `String` and the allocator's overhead.
 const TEXT_BYTES: usize = size_of::<String>() + 32;
 
-/// Documents per search unit, in which Cohere bills.
+/// Documents per search unit, Cohere's billing unit.
 const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
 
 /// A query and the documents to rank, with the fields of all clients.
@@ -42,10 +42,10 @@ pub(crate) struct RerankBody {
     /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
     #[serde(alias = "truncation")]
     truncate: Option<bool>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     #[serde(alias = "truncation_side")]
     truncation_direction: Option<Direction>,
-    /// Truncate each prompt or pair to this many tokens, at the expense of the document only; -1 is the model's limit.
+    /// Truncate each prompt or pair to this many tokens, by shortening the document only; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
     /// Logits instead of probabilities.
     raw_scores: Option<bool>,
@@ -61,10 +61,10 @@ pub(crate) struct RerankBody {
     top_n: Option<usize>,
     /// With `documents`: return each document with its score.
     return_documents: Option<bool>,
-    /// Meaning of relevance, for instruction-following models. Others ignore it, and the response's header `x-ignored-fields` names it.
+    /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -165,9 +165,9 @@ struct BilledUnits {
 
 /// Documents in order of relevance, in two forms
 ///
-/// With `texts` the response is TEI's list of `index` and `score`; with `documents` it is that of `/v1/rerank`. Scores
-/// are the probability of "yes" of an LLM reranker, the sigmoid of the score of a classifier with one label, and the
-/// cosine of query and document of an embedding model.
+/// With `texts`, the response is TEI's list of `index` and `score`; with `documents`, it is the response of
+/// `/v1/rerank`. The score is the probability of "yes" for an LLM reranker, the sigmoid of the logit for a classifier
+/// with one label, and the cosine similarity for an embedding model.
 #[utoipa::path(
     post, path = "/rerank", tag = "Rerank", request_body = RerankBody,
     responses((status = 200, description = "The documents, the best first", content(
@@ -267,13 +267,13 @@ async fn rerank_documents(app: &Call, body: RerankBody, documents: Many<Document
     }))
 }
 
-/// The texts, and a copy of them for the answer where it is asked for. It is counted, and made where it holds up no connection.
+/// The texts, and a copy for the answer if requested. The copy is counted, and made on a thread that serves no connections.
 async fn keep(
     app: &Call,
     texts: Many<String>,
     asked: Option<bool>,
 ) -> std::result::Result<(Many<String>, Option<Arc<[String]>>), ApiError> {
-    // More texts than a request may bring are refused later.
+    // More texts than a request may have are refused later.
     if asked != Some(true) || texts.len() > app.engine.config().max_request_inputs() {
         return Ok((texts, None));
     }
@@ -318,7 +318,7 @@ async fn score(
     Ok((answered, order))
 }
 
-/// Counts an instruction as an ignored field where the model is not told in words what relevant means.
+/// Counts an instruction as an ignored field if the model takes none.
 ///
 /// # Errors
 /// [`Error::Validation`] with `--strict-fields`.

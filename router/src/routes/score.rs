@@ -36,12 +36,12 @@ pub(crate) struct ScoreBody {
     truncate: Option<bool>,
     /// Truncate each pair to this many tokens; -1 is the model's limit.
     truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: that of the model's files, nearly always right.
+    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
     truncation_side: Option<Direction>,
-    /// Meaning of relevance, for instruction-following models. Others ignore it, and the response's header `x-ignored-fields` names it.
+    /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
     #[serde(alias = "instruct")]
     instruction: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` comes before it.
+    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
     /// Default: 0.
     priority: Option<i64>,
 }
@@ -71,8 +71,8 @@ struct PairScore {
 
 /// Scores of pairs
 ///
-/// In the order of the request. The scores of the rerank routes, but those of a cross-encoder as it was trained: `pair_activation`
-/// in `/info` says whether they are logits or probabilities.
+/// Scores in request order. They equal the scores of the rerank routes, except for a cross-encoder, which uses the
+/// activation that it was trained with: `pair_activation` in `/info`.
 #[utoipa::path(
     post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))

@@ -1,4 +1,4 @@
-//! `POST /` in OpenAPI: the model's own task, at the address of hosted inference endpoints.
+//! `POST /` in OpenAPI: the model's own task, as on hosted inference endpoints.
 
 use super::embed::{EmbedBody, SimilarityBody};
 use super::predict::{PredictBody, Predictions};
@@ -32,14 +32,13 @@ enum TaskAnswer<'a> {
 
 /// The model's own task
 ///
-/// The address of hosted inference endpoints: an embedding model answers like `/embed`, or like `/similarity` if
-/// `inputs` is an object; a reranker like `/rerank`; a classifier like `/predict`, one of tokens like
-/// `/predict_tokens`.
+/// The route of hosted inference endpoints: an embedding model answers like `/embed`, or like `/similarity` if `inputs`
+/// is an object; a reranker like `/rerank`; a classifier like `/predict`; a token classifier like `/predict_tokens`.
 #[utoipa::path(
     post, path = "/", tag = "text-embeddings-inference", request_body = TaskBody,
-    responses((status = 200, description = "What that route answers", content(
+    responses((status = 200, description = "The response of that route", content(
         (TaskAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-#[allow(dead_code, reason = "it is only described: which handler stands here depends on the model")]
+#[allow(dead_code, reason = "only described: the handler depends on the model")]
 pub(crate) fn task() {}

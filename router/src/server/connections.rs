@@ -19,9 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of a request's head, URL included. hyper answers longer ones (by up to one read) with status 431. Heads that are not
-/// complete count nowhere, because in a common budget strangers would take the places of others: a connection holds at most
-/// this.
+/// Maximum bytes of a request's head, URL included. hyper answers longer heads (by up to one read) with status 431.
+/// Incomplete heads count towards no quota, because strangers could exhaust it: a connection holds at most this.
 const MAX_HEAD: usize = 1 << 14;
 
 /// Limit of `--max-connections`: Linux lets no process open more files. Far below the most that a semaphore counts.
@@ -42,9 +41,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) client_timeout: Duration,
 }
 
-/// Serves connections until `stop`, then finishes the open ones. Each request is answered by the `routes` of the moment.
-/// `unfinished` counts the requests whose answers are
-/// not written to their last byte.
+/// Serves connections until `stop`, then finishes the open ones. Each request is answered by the `routes` of the
+/// moment. `unfinished` counts the requests whose answers are not completely written.
 pub(crate) async fn serve(
     listener: Listener,
     routes: impl Fn() -> Router + Clone + Send + 'static,
@@ -77,7 +75,7 @@ pub(crate) async fn serve(
     drop(listener);
     tokio::select! {
         () = open.shutdown() => {}
-        // Connections that are left have not sent a whole head: no request was accepted from them.
+        // The remaining connections have not sent a whole head: no request was accepted from them.
         () = all_answered(&unfinished) => {}
     }
 }
@@ -102,7 +100,7 @@ async fn accept(listener: &Listener, permits: &Arc<Semaphore>) -> (Option<OwnedS
             Ok(stream) => return (permit, stream),
             Err(error) if client_left(&error) => {}
             Err(error) => {
-                tracing::error!("no connection can be accepted: {error}");
+                tracing::error!("cannot accept connections: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -12,13 +12,13 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 /// part of the megabytes that the kernel's buffer may grow to.
 const UNSENT: u32 = 1 << 17;
 
-/// Where the server listens.
+/// Address that the server listens on.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
     Tcp {
         hostname: String,
         port: u16,
-        /// The flag of the port.
+        /// Flag that sets the port.
         flag: &'static str,
     },
     /// A Unix socket.
@@ -46,20 +46,20 @@ pub(crate) struct UnixSocket {
     identity: Option<(u64, u64)>,
 }
 
-/// Raises the process's limit of open files as far as the system grants; each connection takes one, and the default is
+/// Raises the process's limit of open files as far as the system allows; each connection takes one, and the default is
 /// often low.
 pub(crate) fn allow_files(connections: usize) {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(limit) if limit > connections as u64 => {}
-        Ok(limit) => tracing::warn!(limit, connections, "the system grants fewer files than connections are allowed"),
-        Err(error) => tracing::warn!("the limit of open files stays as it is: {error}"),
+        Ok(limit) => tracing::warn!(limit, connections, "the limit of open files is lower than --max-connections"),
+        Err(error) => tracing::warn!("cannot raise the limit of open files: {error}"),
     }
 }
 
 /// Listens at an address.
 ///
 /// # Errors
-/// It is in use, not allowed or not of this machine; the message says what to change.
+/// The address is in use, not allowed or not an address of this machine; the message says what to change.
 pub(crate) async fn listen(address: &Address) -> anyhow::Result<Listener> {
     match address {
         Address::Tcp { hostname, port, flag } => listen_on_port(hostname, *port, flag).await.map(Listener::Tcp),
@@ -112,7 +112,7 @@ impl Listener {
 }
 
 impl UnixSocket {
-    /// Listens at `path`, where the file of a process that has ended may be left.
+    /// Listens at `path`, where an ended process may have left its file.
     fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {

@@ -1,4 +1,4 @@
-//! The loading gate: answers in place of the routes while the model loads.
+//! The loading gate: answers instead of the routes while the model loads.
 
 use crate::error::{ApiError, Dialect};
 use axum::Router;

@@ -24,9 +24,10 @@ pub(crate) fn router(app: App) -> Router {
     let metrics = Router::new().route("/metrics", get(info::metrics));
     let metrics = if app.http.metrics_elsewhere { Router::new() } else { metrics };
     for (routes, is_protected) in [(docs, app.http.protect_docs), (metrics, app.http.protect_metrics)] {
-        match is_protected {
-            true => protected = protected.merge(routes),
-            false => open = open.merge(routes),
+        if is_protected {
+            protected = protected.merge(routes);
+        } else {
+            open = open.merge(routes);
         }
     }
     layered(protected.route_layer(key).merge(open), app)
@@ -35,9 +36,10 @@ pub(crate) fn router(app: App) -> Router {
 /// `/metrics` alone, for `--prometheus-port`.
 pub(crate) fn metrics_router(app: App) -> Router {
     let routes = Router::new().route("/metrics", get(info::metrics));
-    let routes = match app.http.protect_metrics {
-        true => routes.route_layer(from_fn_with_state(app.clone(), auth::require_key)),
-        false => routes,
+    let routes = if app.http.protect_metrics {
+        routes.route_layer(from_fn_with_state(app.clone(), auth::require_key))
+    } else {
+        routes
     };
     layered(routes, app)
 }

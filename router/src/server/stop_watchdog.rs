@@ -1,4 +1,4 @@
-//! Watchdog of the stop: a thread that ends the process where the threads of connections do not come to it.
+//! Shutdown watchdog: a thread that ends the process if the connection threads are stuck.
 
 use super::stopping::{LAST_ANSWERS, SAME_SIGNAL, ServingConfig};
 use std::future::pending;
@@ -9,16 +9,16 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// Time that the server has to end by itself when its time is over.
+/// Time for the server to end by itself after its shutdown time.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Starts the thread. From a signal to stop on, it ends the process with status 1 when the time to stop is long over, or that for the last
-/// answers after a second signal.
+/// Starts the thread. It ends the process with status 1 when a shutdown, or the last answers after a second signal,
+/// take [`GRACE`] longer than allowed.
 ///
 /// # Errors
 /// The thread cannot be started, or signals cannot be caught.
 pub(crate) fn start(config: ServingConfig) -> io::Result<()> {
-    // Of its own: nothing else runs on it.
+    // A separate runtime: nothing else runs on it.
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let signals = {
         let _inside = runtime.enter();

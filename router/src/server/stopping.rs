@@ -21,7 +21,7 @@ const BACKLOG_GRACE: Duration = Duration::from_millis(200);
 /// Signals closer together than this count as one: a process manager may signal the process and its group.
 pub(super) const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
-/// Time for the answers of requests that are cut off.
+/// Time limit for answering requests that are cut off.
 pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Period of the check for a stuck forward pass.
@@ -43,7 +43,7 @@ pub(crate) struct ServingConfig {
     pub(crate) connections: ConnectionLimits,
     /// A stuck forward pass ends the process.
     pub(crate) exit_on_stuck: bool,
-    /// Time after the signal in which the server serves on, but is not ready.
+    /// Time after the signal in which the server still serves, but is not ready.
     pub(crate) shutdown_delay: Duration,
     /// Time at shutdown for the requests already accepted.
     pub(crate) shutdown_timeout: Duration,
@@ -112,9 +112,9 @@ pub(crate) enum Stopped {
 /// Exit status after [`Stopped::DeviceLost`]: `EX_TEMPFAIL` of sysexits.h, a failure that another start may cure.
 pub(crate) const DEVICE_LOST_STATUS: u8 = 75;
 
-/// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, or until the
-/// device fails for good, then finishes the accepted requests within the shutdown timeout. `unfinished` counts those whose answers are
-/// not written to their last byte.
+/// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, or
+/// until the device fails for good, then finishes the accepted requests within the shutdown timeout. `unfinished`
+/// counts requests whose answers are not completely written.
 pub(crate) async fn serve(
     listener: Listener,
     loading: impl Future<Output = anyhow::Result<App>>,
@@ -156,7 +156,7 @@ pub(crate) async fn serve(
         result = drain => result,
         () = tokio::time::sleep(delay + config.shutdown_timeout) => {
             let requests = cut_off(&app, &unfinished).await;
-            tracing::warn!(requests, "the time to stop is over (--shutdown-timeout); requests were cut off");
+            tracing::warn!(requests, "the shutdown timed out (--shutdown-timeout); requests were cut off");
             Ok(if end == Stopped::DeviceLost { end } else { Stopped::TimedOut { requests } })
         }
         name = signals.another() => {
@@ -167,8 +167,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Ends the passes that run at their next yield point and gives their requests a moment to be answered with status 503. Returns the number
-/// of requests that were not done.
+/// Ends running passes at their next yield point and gives their requests time for an answer with status 503. Returns
+/// the number of unfinished requests.
 async fn cut_off(app: &App, unfinished: &AtomicUsize) -> usize {
     let requests = unfinished.load(Ordering::Relaxed);
     app.engine.stop();
@@ -177,7 +177,7 @@ async fn cut_off(app: &App, unfinished: &AtomicUsize) -> usize {
             tokio::time::sleep(LAST_ANSWERS / 100).await;
         }
     };
-    // Those of a pass that reaches no yield point are cut off without an answer.
+    // Requests of a pass that reaches no yield point are cut off without an answer.
     drop(tokio::time::timeout(LAST_ANSWERS, answered).await);
     requests
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use tokio::signal::unix::Signal;
 
-/// Period of the file's reading: a change is found by its content, whatever its time says.
+/// Period of reading the file: a change is found by its content, not by its modification time.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Bytes of a key file at most; a larger file was named by mistake.
+/// Maximum bytes of a key file; a larger file was named by mistake.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The valid keys. Clones share them.
@@ -24,14 +24,14 @@ pub(crate) struct Keys {
     file: Option<Arc<KeyFile>>,
 }
 
-/// A valid key, and what it is known by.
+/// A valid key, and its owner.
 #[derive(Debug, Clone)]
 struct Key {
     secret: Secret,
     owner: KeyOwner,
 }
 
-/// What logs and quotas know a key by.
+/// Identity of a key in logs and quotas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyOwner {
     /// Never 0.
@@ -139,7 +139,7 @@ impl KeyFile {
         let path = self.path.display();
         let problem = match self.read_again(was_asked) {
             Ok(Some(keys)) => {
-                tracing::info!(keys, "{path} (--api-key-file) was read again");
+                tracing::info!(keys, "{path} (--api-key-file) was reloaded");
                 None
             }
             Ok(None) => None,
@@ -147,12 +147,12 @@ impl KeyFile {
         };
         let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(problem) = problem.as_ref().filter(|&problem| was_asked || known.as_ref() != Some(problem)) {
-            tracing::error!("{path} (--api-key-file): {problem}; the keys it had before stay good");
+            tracing::error!("{path} (--api-key-file): {problem}; the previous keys stay valid");
         }
         *known = problem;
     }
 
-    /// Takes over the file's keys and returns their number; `None` if the file is as it was.
+    /// Takes over the file's keys and returns their number; `None` if the file is unchanged.
     fn read_again(&self, was_asked: bool) -> io::Result<Option<usize>> {
         let known = self.read.read().unwrap_or_else(PoisonError::into_inner).clone();
         let (text, identity) = read(&self.path)?;
@@ -163,9 +163,9 @@ impl KeyFile {
             self.read.write().unwrap_or_else(PoisonError::into_inner).identity = identity;
             return Ok(None);
         }
-        // A file that was replaced is there as a whole, once it stays as it is; one that is written over may be half there.
+        // A replaced file is complete once it no longer changes; a file that is overwritten in place may be incomplete.
         if !text.ends_with('\n') && (identity == known.identity || !is_settled) {
-            return Err(invalid("its last line has no end: it may still be written"));
+            return Err(invalid("its last line has no line feed; it may be incomplete"));
         }
         let keys = parse(&text, &known.keys)?;
         let count = keys.len();

@@ -16,8 +16,8 @@ const PRIORITY: &str = "x-vllm-priority";
 /// The app as the handler of a request sees it.
 pub(crate) struct Call {
     app: App,
-    /// The engine, which counts responses in the request's share, folds its inputs in its key's scope and serves it on its
-    /// key's account.
+    /// The engine, which counts responses in the request's share, folds its inputs in its key's scope and schedules it
+    /// on its key's account.
     pub(crate) engine: Engine,
     /// Bytes that the request holds: its body, then its response until the last byte is written.
     pub(crate) share: Arc<Share>,

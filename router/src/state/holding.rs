@@ -1,4 +1,4 @@
-//! What connections know of the answers that they send: the route, and what is held until the client has read it.
+//! Data of an answer for its connection: the route, and the bytes that are held until the client has read it.
 
 use prefold_core::Share;
 use std::sync::{Arc, Weak};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Header with the names of ignored fields.
 pub(crate) const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
 
-/// Names at most in a response.
+/// Maximum names in a response.
 const MAX_NAMES: usize = 16;
 
-/// Bytes of a name at most.
+/// Maximum bytes of a name.
 const MAX_NAME: usize = 64;
 
 /// Ignored fields of one request. Clones are handles to the same list.

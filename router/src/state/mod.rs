@@ -28,7 +28,7 @@ pub(crate) const PAYLOAD_LIMIT: usize = 32_000_000;
 /// balancers close theirs, so that a balancer never sends a request into a connection that is being closed.
 pub(crate) const CLIENT_TIMEOUT: u64 = 75;
 
-/// Bytes of a model's name in a request at most, which its response repeats: any path is shorter.
+/// Maximum bytes of a model's name in a request, which the response repeats: any path is shorter.
 const MAX_MODEL_NAME: usize = 4096;
 
 /// Handle to the shared state.
@@ -45,7 +45,7 @@ pub(crate) struct State {
     pub(crate) info: OnceLock<Bytes>,
     /// Unix time in seconds.
     pub(crate) started: u64,
-    /// Requests whose answers are not written to their last byte.
+    /// Requests whose answers are not completely written.
     pub(crate) unfinished: Arc<AtomicUsize>,
     /// A signal has come; balancers should send nothing more.
     pub(crate) is_stopping: AtomicBool,
@@ -60,7 +60,7 @@ impl Deref for App {
 }
 
 impl App {
-    /// Puts an engine behind HTTP. Its connections count in `unfinished` the requests that they have not answered to the last byte.
+    /// Puts an engine behind HTTP. Connections count in `unfinished` the requests whose answers are not completely written.
     pub(crate) fn new(
         engine: Engine,
         names: ModelNames,
@@ -75,14 +75,14 @@ impl App {
 }
 
 impl State {
-    /// The text of `/metrics`. Its gauges are set for it alone, so that requests do not pay for them.
+    /// The text of `/metrics`. Its gauges are set only here, so that requests do not pay for them.
     pub(crate) fn metrics_text(&self) -> Bytes {
         gauge!(IN_FLIGHT).set(self.unfinished.load(Ordering::Relaxed) as f64);
         self.engine.record_quotas();
         self.metrics.text()
     }
 
-    /// Logs address, model and settings, and what may not be meant so.
+    /// Logs address, model and settings, and warnings about settings that may be unintended.
     pub(crate) fn log_ready(&self, address: &str, public_port: Option<u16>) {
         let model = self.engine.info();
         for warning in &model.capabilities.warnings {

@@ -1,4 +1,4 @@
-//! Standard output as the log's writer: it never waits for who reads the log.
+//! Log writer on standard output, which never waits for the log's reader.
 
 use metrics::counter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,19 +13,19 @@ use std::time::Duration;
 /// Counter of lines that were dropped.
 pub(crate) const DROPPED: &str = "prefold_log_lines_dropped_total";
 
-/// Bytes that are kept for a reader that stalls; lines beyond are dropped.
+/// Bytes that are kept for a stalled reader; further lines are dropped.
 const MAX_KEPT: usize = 1 << 20;
 
 /// Bytes that a pipe takes at once if it takes any (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
-/// Time that the last lines have at the end of the process.
+/// Time limit for the last lines at the end of the process.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Period of the look for kept lines.
+/// Period of the check for kept lines.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Period in which they are offered again while no new ones come: a reader that is back takes a pipe's buffer at a time.
+/// Period of retries while no new lines come: a reader that resumes takes one pipe buffer at a time.
 const SOON: Duration = Duration::from_millis(20);
 
 /// The log of the process.
@@ -37,7 +37,7 @@ pub(crate) struct Log(Mutex<Backlog>);
 /// Lines that could not be written yet.
 struct Backlog {
     kept: VecDeque<u8>,
-    /// Lines dropped since this was last told.
+    /// Lines dropped since the last report.
     dropped: u64,
 }
 
@@ -53,7 +53,7 @@ impl io::Write for &Log {
 }
 
 impl Log {
-    /// Offers kept lines again, and tells how many were dropped; never returns.
+    /// Retries kept lines, and logs how many were dropped; never returns.
     pub(crate) async fn retry(&self) {
         let mut is_done = true;
         loop {
@@ -69,7 +69,7 @@ impl Log {
         }
     }
 
-    /// Writes what is kept, if it can be done soon.
+    /// Writes the kept lines, if that does not take long.
     pub(crate) fn finish(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(stdout(), LAST);
     }
@@ -87,7 +87,7 @@ impl Backlog {
         }
     }
 
-    /// Writes what is kept; true if nothing is left.
+    /// Writes the kept lines; true if none are left.
     fn drain(&mut self, out: impl AsFd, timeout: Duration) -> bool {
         if !self.kept.is_empty() {
             let written = write_now(out, self.kept.make_contiguous(), timeout);
@@ -97,7 +97,7 @@ impl Backlog {
     }
 }
 
-/// Writes as much as there is room for, and returns how much that was. What cannot be written for another reason is gone.
+/// Writes as many bytes as there is room for, and returns their number. Bytes that fail for another reason are dropped.
 fn write_now(out: impl AsFd, bytes: &[u8], timeout: Duration) -> usize {
     let timeout = Timespec::try_from(timeout).unwrap_or_default();
     let mut written = 0;

@@ -38,14 +38,15 @@ pub(crate) enum LogError {
     Traces(#[from] ExporterBuildError),
 }
 
-/// Sends log lines, panics among them, to standard output, and spans to the collector if there is one.
+/// Sends log lines, panics included, to standard output, and spans to the collector, if any.
 pub(crate) fn install(config: &TelemetryConfig) -> Result<Option<Exporter>, LogError> {
     let exporter = config.traces.as_ref().map(Exporter::start).transpose()?;
     let filter = log_filter::parse(&config.filter)?.and(no_spans_of_requests());
     let lines = tracing_subscriber::fmt::layer().with_writer(|| &LOG).with_ansi(std::io::stdout().is_terminal());
-    let lines = match config.json {
-        true => lines.json().flatten_event(true).with_current_span(config.spans).with_span_list(false).boxed(),
-        false => lines.boxed(),
+    let lines = if config.json {
+        lines.json().flatten_event(true).with_current_span(config.spans).with_span_list(false).boxed()
+    } else {
+        lines.boxed()
     };
     let spans = exporter.as_ref().map(Exporter::layer);
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).try_init()?;
@@ -57,8 +58,8 @@ pub(crate) fn install(config: &TelemetryConfig) -> Result<Option<Exporter>, LogE
     Ok(exporter)
 }
 
-/// What is exported is no log line. The filter says that it lowers no level: with a level unknown, every record of every library
-/// would be built and asked about, and the tokenizer makes some for each character.
+/// Keeps exported spans out of the log. The filter states that it lowers no level: without this hint, every record of
+/// every library would be built and filtered, and the tokenizer makes some for each character.
 fn no_spans_of_requests() -> FilterFn {
     FilterFn::new((|metadata| metadata.target() != TARGET) as fn(&Metadata<'_>) -> bool)
         .with_max_level_hint(LevelFilter::TRACE)

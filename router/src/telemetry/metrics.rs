@@ -55,7 +55,7 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
 
 /// Records version, model, device and dtype as a metric.
 pub(crate) fn record_build(model: &ModelInfo, served_name: &str) {
-    describe_gauge!("prefold_build_info", "Always 1; what runs is in the labels");
+    describe_gauge!("prefold_build_info", "Always 1; labels are version, model, device and dtype");
     let labels = [
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("model", served_name.to_owned()),
@@ -77,18 +77,18 @@ pub(crate) async fn run_upkeep(handle: PrometheusHandle) {
 /// Registers the HTTP metrics with the installed recorder.
 fn describe() {
     describe_counter!(REQUESTS, Unit::Count, "HTTP requests by route and status (`dropped`: the client left)");
-    describe_histogram!(DURATION, Unit::Seconds, "From the request's head to the answer, by route");
+    describe_histogram!(DURATION, Unit::Seconds, "Time from the request's head to the response, by route");
     describe_counter!(DROPPED, Unit::Count, "Log lines dropped because the log was not read");
     counter!(DROPPED).absolute(0);
     describe_counter!(
         SLOW_READERS,
         Unit::Count,
-        "Connections closed because the client did not read its answer in time"
+        "Connections closed because the client did not read its response in time"
     );
     counter!(SLOW_READERS).absolute(0);
-    describe_counter!(REFUSED, Unit::Count, "Requests that got status 429, by the quota that had no room for them");
+    describe_counter!(REFUSED, Unit::Count, "Requests refused with status 429, by the quota that was exceeded");
     for quota in Resource::ALL {
         counter!(REFUSED, "quota" => quota.label()).absolute(0);
     }
-    describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests whose answers are not written to their last byte");
+    describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests whose responses are not completely written");
 }

@@ -1,4 +1,4 @@
-//! Text of `/metrics`. Its readers need no key, so what they hold together is bounded.
+//! Text of `/metrics`. Its readers need no key, so the memory that they hold together is bounded.
 
 use axum::body::Bytes;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Texts that readers hold at once before they share one.
+/// Unread texts beyond which readers share one.
 const TEXTS: usize = 16;
 
-/// Age at which a shared text is written anew.
+/// Age at which a shared text is rendered again.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
-/// Renders the metrics: anew for each reader, but while others leave [`TEXTS`] texts unread, one text a second for all.
+/// Renders the metrics for each reader, but only once a second for all readers while [`TEXTS`] texts are unread.
 pub(crate) struct MetricsText {
     handle: PrometheusHandle,
     process: Collector,
@@ -57,8 +57,8 @@ impl MetricsText {
     }
 }
 
-/// The text, and again, under names that end in `_total` as Prometheus' conventions have it, the counters that have
-/// text-embeddings-inference's names.
+/// The text, followed by a copy of text-embeddings-inference's counters with names that end in `_total`, as Prometheus'
+/// conventions demand.
 fn with_total_names(text: String) -> String {
     let mut again = String::new();
     for family in text.split_terminator("\n\n") {

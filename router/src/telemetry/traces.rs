@@ -21,7 +21,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Timeout of sending the last spans at shutdown.
+/// Timeout for sending the last spans at shutdown.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The collector of traces.

@@ -61,7 +61,7 @@ fn named_element(name: &str) -> Result<ElementType, ApiError> {
         "float16" | "f16" => Ok(ElementType::Float16),
         "bfloat16" | "bf16" => Ok(ElementType::Bfloat16),
         other => {
-            let problem = format!("asks for dtype `{}`; the types are float32, float16 and bfloat16", shown(other));
+            let problem = format!("asks for dtype `{}`; use float32, float16 or bfloat16", shown(other));
             Err(Error::Validation { field: "Accept", problem }.into())
         }
     }

@@ -19,7 +19,7 @@ pub(crate) const DTYPE: HeaderName = HeaderName::from_static("x-embedding-dtype"
 /// `rows,values` of a binary response.
 pub(crate) const SHAPE: HeaderName = HeaderName::from_static("x-embedding-shape");
 
-/// Pieces of a body, in their order. The upper bound of what is left is 0 as soon as that is known.
+/// Pieces of a body, in order. The upper bound of the size hint is 0 as soon as the end is known.
 type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 
 /// Bytes of the pieces of a long answer that are in memory at once: one with the connection, one on its way there.
@@ -46,7 +46,7 @@ enum Form {
 }
 
 impl Answer {
-    /// A JSON body, which `write` makes of the results.
+    /// A JSON body that `write` makes from the results.
     pub(crate) fn json<T>(answered: Answered<T>, write: impl FnOnce(Vec<T>) -> JsonText) -> Self {
         let cost = Some(Cost::of(&answered));
         let Answered { results, share, .. } = answered;
@@ -102,8 +102,8 @@ impl IntoResponse for Answer {
     }
 }
 
-/// A body of one piece has a content length. A longer one is made as fast as the client reads it, with a pause for other
-/// connections before each further piece, of which the empty ones are not sent.
+/// A body of one piece has a content length. A longer one is made as fast as the client reads it, with a pause for
+/// other connections before each further piece. Empty pieces are not sent.
 fn body(pieces: Pieces, share: Option<Arc<Share>>) -> Body {
     let mut making = Making { pieces, share };
     let first = making.pieces.next().unwrap_or_default();
@@ -125,7 +125,7 @@ fn body(pieces: Pieces, share: Option<Arc<Share>>) -> Body {
     }))
 }
 
-/// Makes a share hold what is there.
+/// Sets the bytes that a share holds.
 fn hold(share: &Share, bytes: usize) {
     match bytes.checked_sub(share.held()) {
         Some(more) => share.force(more),
@@ -133,7 +133,7 @@ fn hold(share: &Share, bytes: usize) {
     }
 }
 
-/// Pieces that are still to be made, and the share that their values count in.
+/// Pieces that are still to be made, and the share that counts their values.
 struct Making {
     pieces: Pieces,
     share: Option<Arc<Share>>,
@@ -146,7 +146,7 @@ impl Making {
 }
 
 impl Drop for Making {
-    /// What a client leaves may be a million values.
+    /// An unread answer may have a million values.
     fn drop(&mut self) {
         if !self.is_over() {
             let pieces = std::mem::replace(&mut self.pieces, Box::new(std::iter::empty()));
@@ -155,7 +155,7 @@ impl Drop for Making {
     }
 }
 
-/// Bytes with the share that they are counted in.
+/// Bytes with the share that counts them.
 struct Held {
     bytes: Vec<u8>,
     _share: Option<Arc<Share>>,

@@ -21,7 +21,7 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// Bytes of a body that is parsed where it arrives: less than half a millisecond's work.
 const PARSED_AT_ONCE: usize = 1 << 16;
 
-/// The body as JSON, whatever its content type. Unknown fields are named in the response, or an error (`--strict-fields`).
+/// The body as JSON, whatever its content type. The response names unknown fields; with `--strict-fields` they are an error.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -38,7 +38,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for Json<T> {
 #[derive(Debug)]
 pub(crate) struct RawBody {
     bytes: Bytes,
-    /// Share of the request, and what it held when the body was there.
+    /// Share of the request, and the bytes that it held once the body had arrived.
     held: Option<(Arc<Share>, usize)>,
     ignored: IgnoredFields,
     /// Unknown fields are an error.
@@ -46,7 +46,7 @@ pub(crate) struct RawBody {
 }
 
 impl RawBody {
-    /// The body as JSON, which counts in its place.
+    /// The body as JSON, whose bytes are counted instead of the body's.
     ///
     /// # Errors
     /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]; [`Error::Overloaded`] where there is no room for its
@@ -74,7 +74,7 @@ impl RawBody {
         self.read().await.map(|(parsed, _)| parsed)
     }
 
-    /// A large body is parsed on a thread that serves no connections, and goes on when its client has left: the share is held as long.
+    /// A large body is parsed on a thread that serves no connections. Parsing goes on if the client leaves, and holds the share.
     async fn read<T: DeserializeOwned + Send + 'static>(&self) -> Result<(T, Names), ApiError> {
         let (body, held) = (self.bytes.clone(), self.held.clone());
         let read = move || {
@@ -110,7 +110,7 @@ impl FromRequest<App> for RawBody {
     }
 }
 
-/// Reads the body. The head is checked and dropped before, so that a body that does not come holds little.
+/// Reads the body. The head is checked and dropped first, so that a request whose body never arrives holds little.
 fn read_body(request: Request, limit: usize) -> impl Future<Output = Result<Vec<u8>, ApiError>> + Send {
     let checked = check_head(request.headers(), limit);
     let declared = declared(request.headers());
@@ -129,7 +129,7 @@ fn declared(headers: &HeaderMap) -> usize {
     headers.get(header::CONTENT_LENGTH).and_then(number).unwrap_or(0)
 }
 
-/// Refuses bodies that need not be read for it.
+/// Refuses bodies by their headers alone.
 ///
 /// # Errors
 /// [`ApiError::Encoded`]; [`ApiError::PayloadTooLarge`] if the client has not sent the body yet, or would send more than is
@@ -147,7 +147,7 @@ fn check_head(headers: &HeaderMap, limit: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A body on its way. Nothing is reserved for a declared length: memory is for what has arrived. What is reserved counts.
+/// A body that is arriving. Memory is allocated for bytes that have arrived, not for a declared length, and is counted.
 struct Arriving {
     limit: usize,
     declared: usize,
@@ -189,8 +189,8 @@ async fn discard(mut chunks: BodyDataStream, mut discarded: usize) {
     }
 }
 
-/// Makes room for `arrived` bytes more; `hold` counts it. Capacity doubles, up to the declared length, so that half of what
-/// is reserved has arrived.
+/// Makes room for `arrived` more bytes, which `hold` counts. Capacity doubles up to the declared length, so that half
+/// of it has arrived.
 ///
 /// # Errors
 /// As `hold`; nothing is reserved then.
@@ -211,7 +211,7 @@ fn reserve(
     Ok(())
 }
 
-/// Counts what parsing a body makes of it before it is there: up to sixty times as much. Counted once, however often it is parsed.
+/// Counts the memory of the parsed body before parsing: up to sixty times its size. Counted once, however often it is parsed.
 ///
 /// # Errors
 /// [`ApiError::TooManyValues`], [`Error::Overloaded`]

@@ -16,11 +16,11 @@ impl Cost {
         Self { usage: answered.usage, timings: answered.timings }
     }
 
-    /// Inserts TEI's headers (integer milliseconds) and those of compaction.
+    /// Inserts TEI's headers (integer milliseconds) and the compaction headers.
     ///
-    /// `x-compute-tokens` counts the request's tokens, `x-compute-compact-tokens` those without the prefixes that its inputs
-    /// have in common; `x-compaction-ratio` is their ratio. `x-truncated-inputs` counts inputs of which only a part was read.
-    /// None tells anything about other requests.
+    /// `x-compute-tokens` counts the request's tokens, `x-compute-compact-tokens` counts prefixes that its inputs share
+    /// only once; `x-compaction-ratio` is their ratio. `x-truncated-inputs` counts truncated inputs. None of them
+    /// depends on other requests.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap, device: &str, elapsed: Duration) {
         let Self { usage, timings } = self;
         let milliseconds = |duration: Duration| HeaderValue::from(duration.as_millis() as u64);

@@ -82,7 +82,7 @@ fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], encode: impl Fn(f32) -
 pub(crate) struct BinaryPieces {
     vectors: IntoIter<Vec<f32>>,
     element: ElementType,
-    /// The vector that is being written, and how many of its values are.
+    /// The vector that is being written, and the number of its values that are written.
     open: (Vec<f32>, usize),
 }
 

@@ -1,4 +1,4 @@
-//! Fields of a request that control tokenization, truncation and its turn.
+//! Fields of a request that control tokenization, truncation and priority.
 
 use super::prompt::{Choices, PromptFields, Purpose, ignore};
 use crate::state::call::Call;
@@ -15,7 +15,7 @@ pub(crate) enum Direction {
     Left,
 }
 
-/// Fields of how inputs are encoded and when; `None` if the client did not send the field.
+/// Fields that control how and when inputs are encoded; `None` if the client did not send the field.
 #[derive(Debug, Default)]
 pub(crate) struct EncodeFields {
     pub(crate) truncate: Option<bool>,
@@ -37,11 +37,11 @@ impl EncodeFields {
         self.options(field, choices, |field, problem| ignore(field, problem, call))
     }
 
-    /// Options of the inputs in `field`, for a model with these prompts and adapters. `ignore` is told of a field that means nothing to the
-    /// model, and why.
+    /// Options of the inputs in `field`, for a model with these prompts and adapters. `ignore` gets each field that
+    /// means nothing to the model, and the reason.
     ///
     /// # Errors
-    /// [`Error::Validation`], or what `ignore` reports.
+    /// [`Error::Validation`], or the error of `ignore`.
     pub(crate) fn options(
         self,
         field: &'static str,

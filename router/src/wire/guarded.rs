@@ -9,7 +9,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// A deserializer, the visitor of a value, the seed of one, or the access to several; all that is inside is guarded as well.
+/// A deserializer, a visitor, a seed or an access to several values; everything inside is guarded too.
 pub(super) struct Guarded<T>(pub(super) T);
 
 /// A visitor of a type that takes no texts.
@@ -26,7 +26,7 @@ macro_rules! forward {
     )*};
 }
 
-/// In JSON a value shows its type: a visitor that may get any sees for itself whether it is its own.
+/// A JSON value shows its type, so a visitor that may get any value checks the type itself.
 macro_rules! without_text {
     ($($method:ident($($name:ident: $type:ty),*))*) => {$(
         fn $method<V: Visitor<'de>>(self, $($name: $type,)* visitor: V) -> Result<V::Value, D::Error> {
@@ -66,7 +66,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Guarded<D> {
         self.0.deserialize_any(Name(visitor))
     }
 
-    /// Reads what a type that ignores everything would skip over.
+    /// Reads a value that a type ignores, instead of skipping it.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.0.deserialize_any(Guarded(visitor))
     }

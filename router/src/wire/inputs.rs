@@ -10,11 +10,11 @@ use std::fmt;
 /// length decides the memory that parsing takes.
 pub(crate) const MAX_IDS: usize = 1 << 20;
 
-/// Bytes for which the allocator takes more than it is asked for, and a list has room beyond its items.
+/// Bytes of the allocator's overhead and of a list's spare capacity.
 const ALLOCATION: usize = 64;
 
-/// Bytes that a string, a list or an object of a body takes at most, beside the bytes of a text: in a list that doubles as it grows, then
-/// among the inputs, and an allocation of its own.
+/// Maximum bytes of a string, a list or an object of a body, in addition to its text: in a list that doubles as it
+/// grows, then among the inputs, plus its own allocation.
 pub(super) const VALUE_BYTES: usize = 2 * size_of::<Loose>() + size_of::<(Place, Input)>() + ALLOCATION;
 
 /// A string, a token id, or a nested list.
@@ -73,7 +73,7 @@ impl<'de> Visitor<'de> for LooseVisitor {
         let mut list = vec![first];
         while let Some(item) = seq.next_element()? {
             if matches!(item, Loose::Id(_)) {
-                return Err(A::Error::custom("a single token id beside texts or lists; put token ids in a list"));
+                return Err(A::Error::custom("a single token id among texts or lists; put token ids in a list"));
             }
             list.push(item);
         }
@@ -127,7 +127,7 @@ impl TryFrom<Loose> for Texts {
     }
 }
 
-/// Texts whose tokens are classified: a string, a list of strings, or a list of lists of strings.
+/// Texts whose tokens to classify: a string, a list of strings, or a list of lists of strings.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
 pub(crate) struct TokenTexts {

@@ -1,18 +1,18 @@
-//! Items of a request, of which a body may bring a million before their number is checked.
+//! Items of a request: a body may have a million of them before their number is checked.
 
 use prefold_core::drop_aside;
 use serde::{Deserialize, Deserializer};
 use std::ops::Deref;
 
-/// Items that are dropped where they are: some hundred microseconds.
+/// Items that are dropped on the current thread: some hundred microseconds.
 const DROPPED_AT_ONCE: usize = 1 << 12;
 
-/// A list of items that holds up no connection where it is dropped.
+/// A list of items whose drop does not hold up connections.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Many<T: Send + 'static>(Vec<T>);
 
 impl<T: Send + 'static> Many<T> {
-    /// The items for whoever counts them.
+    /// The items, for a caller that checks their number.
     pub(crate) fn into_vec(mut self) -> Vec<T> {
         std::mem::take(&mut self.0)
     }

@@ -4,7 +4,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// Names one after another in one text: a million of them are given back at once.
+/// Names concatenated in one text, so that a million of them are freed at once.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct NameList {
     text: String,

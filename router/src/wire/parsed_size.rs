@@ -1,4 +1,4 @@
-//! Memory that the parsing of a JSON body takes, before it is parsed.
+//! Memory that parsing a JSON body takes, estimated before parsing.
 
 use super::inputs::VALUE_BYTES;
 use crate::error::ApiError;
@@ -9,7 +9,7 @@ pub(super) const MAX_VALUES: usize = 1 << 20;
 /// Bytes of a number in a list, whose memory doubles as it grows.
 const NUMBER_BYTES: usize = 2 * size_of::<u32>();
 
-/// Contents of a body, as far as parsing takes memory for them.
+/// Contents of a body for which parsing takes memory.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Contents {
     /// Strings, the names of fields included, lists and objects.
@@ -20,7 +20,7 @@ struct Contents {
     commas: usize,
 }
 
-/// Bytes that the values of a body take at most when it is parsed. Of one that is not JSON they are without meaning.
+/// Maximum bytes of the values of a parsed body; meaningless if the body is not JSON.
 ///
 /// # Errors
 /// [`ApiError::TooManyValues`]

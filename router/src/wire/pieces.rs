@@ -1,5 +1,5 @@
-//! JSON bodies written piece by piece: no large response is in memory as text, and no thread works longer on one than on a piece at a
-//! time.
+//! JSON bodies written piece by piece, so that no large response is in memory as text and no thread works on one for
+//! longer than a piece takes.
 
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 /// Bytes of a piece; exceeded by its last item.
 pub(crate) const PIECE: usize = 1 << 16;
 
-/// Time after which a piece ends with the item that is being written, however short it is: an item may take long and be short.
+/// Time after which a piece ends with the current item, however short the piece is: a short item may take long.
 const LONGEST: Duration = Duration::from_millis(10);
 
 /// Part of a JSON text.
 enum Piece {
     Text(String),
-    /// Appends what comes next at each call, in bounded work, and returns false when nothing is left.
+    /// Appends the next part at each call, in bounded work, and returns false when nothing is left.
     Steps(Box<dyn FnMut(&mut String) -> bool + Send>),
 }
 
-/// A JSON text of parts that are still to be written; the items of the iterator are its pieces, of which some may be empty.
+/// A JSON text whose parts are still to be written. The iterator returns its pieces; some may be empty.
 pub(crate) struct JsonText {
     parts: VecDeque<Piece>,
     /// Time for a piece.
@@ -53,7 +53,7 @@ impl JsonText {
         self.steps(list_steps(items.into_iter(), write))
     }
 
-    /// Adds a list of items that are written in steps themselves, which `begin` makes of them.
+    /// Adds a list of items that are written in steps; `begin` makes the writer of an item.
     pub(crate) fn list_of<I, W>(self, items: I, begin: impl FnMut(I::Item) -> W + Send + 'static) -> Self
     where
         I: IntoIterator<Item: 'static, IntoIter: Send + 'static>,
@@ -67,7 +67,7 @@ impl JsonText {
         self.list(items, |out, item| write_value(out, &item))
     }
 
-    /// `value` as serde writes it, with lists in place of the empty ones of its fields, which are given in their order.
+    /// `value` as serde writes it, with `lists` instead of the empty lists of its fields, in field order.
     pub(crate) fn around<const N: usize>(value: &impl Serialize, lists: [(&str, Self); N]) -> Self {
         let mut rest = String::new();
         write_value(&mut rest, value);
@@ -143,7 +143,7 @@ pub(crate) fn list_steps<T>(
     }
 }
 
-/// Writes `[item,item]`, a step of an item, or the beginning of the next, at each step.
+/// Writes `[item,item]`; each step is a step of an item or the beginning of the next one.
 pub(crate) fn steps_of_list<T, W: FnMut(&mut String) -> bool>(
     mut items: impl Iterator<Item = T>,
     mut begin: impl FnMut(T) -> W,
@@ -170,7 +170,7 @@ pub(crate) fn steps_of_list<T, W: FnMut(&mut String) -> bool>(
     }
 }
 
-/// Writes a value in steps, with what stands before and after it.
+/// Writes a value in steps, between `before` and `after`.
 pub(crate) fn framed(
     before: String,
     mut step: impl FnMut(&mut String) -> bool,
@@ -187,7 +187,7 @@ pub(crate) fn framed(
     }
 }
 
-/// Ends a list of which nothing is written but what stands before this separator.
+/// Ends a list; the separator `[` means that no item was written.
 fn end_of_list(out: &mut String, separator: &str) -> Option<&'static str> {
     out.push_str(if separator == "[" { "[]" } else { "]" });
     None

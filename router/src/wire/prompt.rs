@@ -6,7 +6,7 @@ use prefold_core::{Capabilities, Error, Prompt, Prompts, TaskProfile};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Type of the inputs, by the names of Voyage and Cohere. It selects the model's adapter or prompt of that name.
+/// Type of the inputs, as named by Voyage and Cohere. It selects the model's adapter or prompt of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InputType {
@@ -21,7 +21,7 @@ pub(crate) enum InputType {
 impl InputType {
     const ALL: [Self; 4] = [Self::Query, Self::Document, Self::Classification, Self::Clustering];
 
-    /// Names that models give the prompt or the task, the best first; the last is Jina's name of the task, `doc` that of the older
+    /// Names of the prompt or task in models' files, the best first. The last is Jina's task name; `doc` is from older
     /// examples of sentence-transformers.
     fn names(self) -> &'static [&'static str] {
         match self {
@@ -32,7 +32,7 @@ impl InputType {
         }
     }
 
-    /// The type that a task means.
+    /// The type that a task implies.
     fn of_task(task: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|input_type| input_type.names().contains(&task))
     }
@@ -64,7 +64,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// What the inputs of a request are for: the task, whose adapter they go through, and the prompt before them.
+/// Purpose of a request's inputs: the task, which selects the adapter, and the prompt before them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Purpose {
     pub(crate) task: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) struct Purpose {
     pub(crate) prompt: Option<Prompt>,
 }
 
-/// Fields that select a prompt, of which one may be given, and the task.
+/// Fields that select the prompt, of which only one may be set, and the task.
 #[derive(Debug, Default)]
 pub(crate) struct PromptFields {
     /// A name from the model's prompts.
@@ -80,15 +80,15 @@ pub(crate) struct PromptFields {
     /// The prompt itself.
     pub(crate) prompt: Option<String>,
     pub(crate) input_type: Option<InputType>,
-    /// The name of an adapter; of a model without adapters that of a prompt, if it has one.
+    /// Name of an adapter or, for a model without adapters, of a prompt.
     pub(crate) task: Option<String>,
 }
 
 impl PromptFields {
-    /// The purpose of the inputs. `ignore` is told of a field that means nothing to the model, and why.
+    /// The purpose of the inputs. `ignore` gets each field that means nothing to the model, and the reason.
     ///
     /// # Errors
-    /// [`Error::Validation`] if fields are given that exclude each other, or what `ignore` reports.
+    /// [`Error::Validation`] if fields exclude each other, or the error of `ignore`.
     pub(crate) fn choose(
         self,
         choices: Choices<'_>,
@@ -130,7 +130,7 @@ impl PromptFields {
     }
 }
 
-/// Counts a field that means nothing to the model as an ignored one.
+/// Counts a field that means nothing to the model as ignored.
 ///
 /// # Errors
 /// [`Error::Validation`] with `--strict-fields`.

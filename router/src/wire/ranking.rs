@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Score with its index; the larger is the better one, of equals the first.
+/// Score with its index; the larger is better, the first among equals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Scored {
     score: f32,
@@ -24,8 +24,8 @@ impl PartialOrd for Scored {
     }
 }
 
-/// Indices and scores, the best first and equal ones in their order. To begin with takes a few nanoseconds a score; the rest of the
-/// order's work is done as it is read.
+/// Indices and scores, the best first, equal ones in their order. Construction takes a few nanoseconds per score; the
+/// rest is sorted as it is read.
 #[derive(Debug)]
 pub(crate) struct Ranking(BinaryHeap<Scored>);
 

@@ -48,7 +48,7 @@ pub(crate) enum SequencesSchema {
     Batch(Vec<Vec<String>>),
 }
 
-/// A text, a list of texts, or a list of lists of texts, which are one list.
+/// A text, a list of texts, or a list of lists of texts, which count as one list.
 #[derive(ToSchema)]
 #[serde(untagged)]
 pub(crate) enum TokenTextsSchema {

@@ -17,7 +17,7 @@ pub(crate) struct UsageBody {
 /// Tokens that need not be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 struct TokenDetails {
-    /// Tokens of prefixes that an earlier input of the request has: computed once, saved here.
+    /// Tokens of prefixes shared with an earlier input of the request, which are computed once.
     cached_tokens: usize,
 }
 

@@ -44,7 +44,7 @@ fn sizes_that_no_file_can_hold() {
         size("/rms_norm_eps", json!("1e-6"), &["`rms_norm_eps` must be a number"]),
         size("/rope_theta", json!(-1), &["`rope_theta` must be above 0"]),
         size("/rope_theta", json!("NaN"), &["`rope_theta` must be a number"]),
-        size("/rope_scaling/factor", json!(5e-324), &["scaling of RoPE", "angles"]),
+        size("/rope_scaling/factor", json!(5e-324), &["RoPE scaling", "angles"]),
         size("/rope_scaling/factor", json!(0), &["rope_scaling.factor` must be above 0"]),
         size("/rope_scaling/original_max_position_embeddings", json!(0), &["original_max_position_embeddings"]),
     ] {
@@ -161,8 +161,8 @@ fn tokenizers_that_know_more_tokens_than_the_model() {
     let roberta = json!({"type": "RobertaProcessing", "sep": ["</s>", 4_000_000_000u32], "cls": ["<s>", 0],
         "trim_offsets": true, "add_prefix_space": false});
     check(vec![
-        ("qwen3-tiny", tokenizer("/post_processor", around), &["tokenizer.json", "id 1024 around a text", "1024"]),
-        ("qwen3-tiny", tokenizer("/post_processor", between), &["tokenizer.json", "id 1024 around a text"]),
+        ("qwen3-tiny", tokenizer("/post_processor", around), &["tokenizer.json", "token id 1024 to texts", "1024"]),
+        ("qwen3-tiny", tokenizer("/post_processor", between), &["tokenizer.json", "token id 1024 to texts"]),
         ("qwen3-tiny", tokenizer("/post_processor", roberta), &["tokenizer.json", "id 4000000000 around a text"]),
         ("qwen3-tiny", tokenizer("/model/vocab/zebra", json!(u32::MAX)), &["\"zebra\" has the id 4294967295"]),
         ("qwen3-tiny", tokenizer("/model/vocab/zebra", json!(-1)), &["tokenizer.json"]),
@@ -212,5 +212,5 @@ fn a_tensor_that_is_larger_than_the_config_says_is_refused_too() {
         tensor.bytes.resize(4 * 128 * 128, 0);
     });
     let error = crate::load(&options(ModelSource::Path(dir.path().to_owned()))).unwrap_err().to_string();
-    assert!(error.contains("down_proj.weight` has shape [128, 128], the config asks for [64, 128]"), "{error}");
+    assert!(error.contains("down_proj.weight` has shape [128, 128], the config requires [64, 128]"), "{error}");
 }

@@ -261,9 +261,9 @@ fn what_is_not_supported_is_refused_by_name() {
         ("general.alignment", Value::U32(0), &["general.alignment", "power of two", "it is 0"]),
         ("general.alignment", Value::U64(32), &["general.alignment", "32 bits"]),
         ("llama.context_length", Value::U32(u32::MAX), &["max_position_embeddings"]),
-        ("tokenizer.ggml.model", string("llama"), &["SentencePiece", "tokenizer.json beside"]),
+        ("tokenizer.ggml.model", string("llama"), &["SentencePiece", "tokenizer.json into the same folder"]),
         ("tokenizer.ggml.pre", string("tekken"), &["tekken", "smollm, qwen2"]),
-        ("tokenizer.ggml.pre", string("default"), &["default", "tokenizer.json beside"]),
+        ("tokenizer.ggml.pre", string("default"), &["default", "tokenizer.json into the same folder"]),
         ("tokenizer.ggml.merges", Value::Array(vec![string("ab")]), &["tokenizer.ggml.merges", "\"ab\""]),
         ("tokenizer.ggml.merges", Value::Array(vec![Value::U32(1)]), &["tokenizer.ggml.merges", "strings"]),
         (
@@ -335,7 +335,7 @@ fn tensors_that_are_missing_or_misshaped_and_files_cut_off_are_named() {
     for length in [0, 3, 20, 200] {
         fs::write(&path, &whole[..length]).unwrap();
         let message = open(&path).unwrap_err().to_string();
-        assert!(message.starts_with("model.gguf: not a GGUF file"), "{message}");
+        assert!(message.starts_with("model.gguf: not a readable GGUF file"), "{message}");
     }
 }
 

@@ -365,7 +365,7 @@ fn labels_without_names_have_a_limit() {
     let key = "bert.classifier.output_labels";
     gguf.set(key, Value::Array(vec![string("x"); (1 << 16) + 1]));
     let message = gguf.open().unwrap_err();
-    assert!(message.contains("has a classifier with 65537 labels, of 1 to 65536"), "{message}");
+    assert!(message.contains("has a classifier with 65537 labels, it must have from 1 to 65536"), "{message}");
     gguf.tensors.insert("cls.output.weight".to_owned(), rows(1));
     gguf.set(key, Value::Array(vec![string(&"x".repeat(257))]));
     let message = gguf.open().unwrap_err();
@@ -431,9 +431,19 @@ fn what_is_not_supported_is_refused_by_name() {
             string("nomic-bert-moe"),
             &["nomic-bert-moe", "llama, bert, nomic-bert"],
         ),
-        ("bert-mean-tiny", "tokenizer.ggml.model", string("rwkv"), &["rwkv", "WordPiece", "tokenizer.json beside"]),
+        (
+            "bert-mean-tiny",
+            "tokenizer.ggml.model",
+            string("rwkv"),
+            &["rwkv", "WordPiece", "tokenizer.json into the same folder"],
+        ),
         ("bert-mean-tiny", "tokenizer.ggml.seperator_token_id", Value::U32(9999), &["seperator", "9999"]),
-        ("xlm-roberta-tiny", "tokenizer.ggml.add_space_prefix", Value::Bool(false), &["add_space_prefix", "beside"]),
+        (
+            "xlm-roberta-tiny",
+            "tokenizer.ggml.add_space_prefix",
+            Value::Bool(false),
+            &["add_space_prefix", "same folder"],
+        ),
         ("xlm-roberta-tiny", "tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0)]), &["scores", "each token"]),
         (
             "xlm-roberta-tiny",

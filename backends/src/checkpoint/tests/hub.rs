@@ -386,7 +386,7 @@ fn shards_and_lone_gguf_files_are_downloaded() {
     *hub.behaviour.lock().unwrap() = not_gguf.clone();
     let cache = TempDir::new().unwrap();
     let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
-    assert!(message.contains("a.gguf: not a GGUF file"), "{message}");
+    assert!(message.contains("a.gguf: not a readable GGUF file"), "{message}");
     let files: BTreeMap<_, _> = ["a.gguf", "b.gguf"].map(|name| (name.to_owned(), vec![])).into();
     *hub.behaviour.lock().unwrap() = Behaviour { files, ..not_gguf };
     let message = open(model(&hub.endpoint, cache.path())).unwrap_err();

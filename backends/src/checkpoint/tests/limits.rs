@@ -75,7 +75,7 @@ fn modules_and_routes() {
         (
             "router-encoders-tiny",
             router("/parameters/route_mappings", json!(mappings)),
-            &["`parameters.route_mappings` with more mappings", "64 at most"],
+            &["`parameters.route_mappings` with more mappings", "at most 64"],
         ),
         (
             "router-encoders-tiny",

@@ -74,7 +74,7 @@ fn a_checkpoint_with_other_tokens_wants_its_own_recipe() {
     }
     // The prompt of other families is unknown, whatever their tokens.
     let refused = head(&with_score("qwen2-tiny", &json!({"true_token_id": 5})), |_| ()).unwrap_err();
-    assert!(refused.contains("prompt is not known") && refused.contains("--rerank-recipe"), "{refused}");
+    assert!(refused.contains("unknown prompt") && refused.contains("--rerank-recipe"), "{refused}");
 }
 
 #[test]

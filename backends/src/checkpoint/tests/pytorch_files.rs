@@ -46,7 +46,7 @@ fn one_file_or_shards_are_read_where_there_are_no_safetensors() {
     assert_eq!(weight(dir.path()).unwrap(), expected);
     weight_map.insert(NAME.to_owned(), json!("model.safetensors"));
     write_json(&index, &json!({"weight_map": weight_map}));
-    assert!(weight(dir.path()).unwrap_err().to_string().contains("must name a .bin file beside the index"));
+    assert!(weight(dir.path()).unwrap_err().to_string().contains("must name a .bin file in the index's folder"));
     fs::remove_file(&index).unwrap();
     let message = weight(dir.path()).unwrap_err().to_string();
     assert!(message.ends_with("has no model.safetensors nor pytorch_model.bin"), "{message}");

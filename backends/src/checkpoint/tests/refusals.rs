@@ -191,7 +191,7 @@ fn sentence_transformers_files_that_ask_for_more() {
         (
             "qwen3-tiny",
             Set("modules.json", "/0", module("StaticEmbedding")),
-            &["Pooling as module 1", "StaticEmbedding in the place of"],
+            &["Pooling as module 1", "StaticEmbedding instead of"],
         ),
         ("qwen3-tiny", Set("modules.json", "/1", module("Normalize")), &["Normalize as module 1"]),
         ("qwen3-tiny", Set("modules.json", "/1", module("Dense")), &["Dense as module 1"]),

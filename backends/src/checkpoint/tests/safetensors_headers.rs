@@ -105,7 +105,7 @@ fn a_name_must_not_come_twice() {
     // The same key twice, with two and with three rows: readers of the first and of the last entry would differ.
     let header = format!(r#"{{"{NAME}": {}, "{NAME}": {}}}"#, tensor("[2, 3]"), tensor("[3, 2]"));
     let message = refusal(&file(&header, 24));
-    assert!(message.contains(&format!("`{NAME}` is there twice")), "{message}");
+    assert!(message.contains(&format!("`{NAME}` occurs twice")), "{message}");
 }
 
 #[test]

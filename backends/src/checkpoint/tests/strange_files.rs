@@ -51,7 +51,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
             // A sparse file of a hundred gigabytes.
             (
                 Sparse(100 << 30),
-                if name.ends_with(".json") { "such a file may have" } else { "not a whole safetensors file" },
+                if name.ends_with(".json") { "the limit for such a file" } else { "not a whole safetensors file" },
             ),
         ] {
             let dir = copy_of("llama-tiny");
@@ -104,7 +104,7 @@ fn a_megabyte_too_many_is_refused_and_a_large_tokenizer_is_not() {
             Ok(_) => assert!(!refused, "{name} with {spaces} spaces"),
             Err(error) => {
                 let message = error.to_string();
-                assert!(refused && message.contains(name) && message.contains("such a file may have"), "{message}");
+                assert!(refused && message.contains(name) && message.contains("limit for such a file"), "{message}");
             }
         }
     }
@@ -225,7 +225,7 @@ fn a_file_that_is_written_to_while_it_is_read_is_refused() {
         assert!(weights.read::<f32>(NORM, &[64]).is_ok());
         change(&dir.path().join("model.safetensors"));
         let message = weights.read::<f32>(NORM, &[64]).unwrap_err().to_string();
-        assert!(message.starts_with("model.safetensors: was written to"), "{message}");
+        assert!(message.starts_with("model.safetensors: changed while it was being read"), "{message}");
     }
     // A new file at the same path does not change the open one.
     let dir = copy_of("llama-tiny");

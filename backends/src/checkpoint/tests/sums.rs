@@ -17,7 +17,7 @@ use std::path::Path;
 #[test]
 fn files_of_tiny_values_are_refused_before_they_are_parsed() {
     let lists: &'static str = format!("[{}]", vec!["{}"; 200_000].join(",")).leak();
-    let named = "lists, objects and values that they take about";
+    let named = "lists, objects and values: they would take about";
     for file in ["config.json", "modules.json", "tokenizer_config.json", "sentence_bert_config.json"] {
         check(vec![("qwen3-tiny", Write(file, lists), &[file, named])]);
     }
@@ -96,7 +96,7 @@ fn warnings_and_messages_have_a_length_of_their_own() {
     write_json(&dir.path().join("sentence_bert_config.json"), &json!({"tokenizer_args": fields}));
     let capabilities = open(dir.path()).unwrap().capabilities.clone();
     let [warning] = capabilities.warnings.as_slice() else { panic!("{} warnings", capabilities.warnings.len()) };
-    assert!(warning.len() < 4000 && warning.contains(", 4992 more is not followed"), "{warning}");
+    assert!(warning.len() < 4000 && warning.contains(", 4992 more is ignored"), "{warning}");
 
     let long = "x".repeat(1 << 20);
     let index = json!({"weight_map": {long.clone(): "a.safetensors"}});
@@ -244,7 +244,7 @@ fn tables_that_tokens_share_are_counted_over_all_models() {
     open(dir.path()).unwrap();
     write_json(&config, &route(&["query_0_StaticEmbedding", "document_0_StaticEmbedding"]));
     let message = refused(dir.path());
-    assert!(message.contains("`mapping` makes tables of 1258291200 bytes"), "{message}");
+    assert!(message.contains("`mapping` expands the stored tables to 1258291200 bytes"), "{message}");
 }
 
 #[test]

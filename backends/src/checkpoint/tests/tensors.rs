@@ -85,7 +85,7 @@ fn sharded_weights_are_found_through_their_index() {
     };
     for file in ["../model.safetensors", "/tmp/model.safetensors", "a/b.safetensors", "..\\a.safetensors", "x.bin"] {
         let message = refused(NAME, file);
-        assert!(message.contains(NAME) && message.contains("beside the index"), "{message}");
+        assert!(message.contains(NAME) && message.contains("in the index's folder"), "{message}");
     }
     assert!(refused(NAME, "model-00003-of-00002.safetensors").contains("has no model-00003-of-00002.safetensors"));
     let message = refused("model.layers.9.mlp.up_proj.weight", "model-00001-of-00002.safetensors");

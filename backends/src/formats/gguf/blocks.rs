@@ -18,7 +18,7 @@ pub(super) fn decode<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T
     }
 }
 
-/// Dequantises blocks in parallel.
+/// Dequantizes blocks in parallel.
 fn dequantize<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
     /// Blocks converted by one task.
     const BLOCKS: usize = 256;

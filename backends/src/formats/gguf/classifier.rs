@@ -21,10 +21,10 @@ impl GgufFile {
         labels.iter().map(|label| if let Value::String(label) = label { Ok(&**label) } else { Err(wrong()) }).collect()
     }
 
-    /// Labels of a classifier, one for each row of its head; `None` if the file is no classifier's.
+    /// Labels of a classifier, one per row of its head; `None` if the file has no classifier.
     ///
     /// # Errors
-    /// They are malformed, or more or fewer than the rows.
+    /// The labels are malformed, or their number differs from the rows.
     pub(crate) fn classifier_labels(&self) -> Result<Option<Vec<String>>, LoadError> {
         if self.tensor(CLASS_ROWS).is_none() || self.family()?.mask == MaskConfig::Causal {
             return Ok(None);
@@ -45,7 +45,7 @@ impl GgufFile {
         }
     }
 
-    /// Refuses a classifier without its first layer: converters leave out BERT's.
+    /// Refuses a classifier without its first layer, which converters drop for BERT.
     ///
     /// # Errors
     /// Names the layer.

@@ -11,7 +11,7 @@ use crate::json::Fields;
 use prefold_core::Pooling;
 use serde_json::{Map, Value};
 
-/// Tensors without a Hugging Face name: divisors of RoPE, which become part of the description, and rows of a reranker's head.
+/// Tensors without a Hugging Face name: frequency divisors of RoPE, and rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
 
 /// The `pooling_type` of a reranker, which scores by the language model's head or that of a classifier.
@@ -78,7 +78,7 @@ impl GgufFile {
         Ok(TransformerConfig { model_type: architecture.to_owned(), ..config })
     }
 
-    /// Rows of a matrix. Of a single row, a rewritten file may have made a vector.
+    /// Number of rows of a matrix; a rewritten file may store a single row as a vector.
     ///
     /// # Errors
     /// There is no such matrix.

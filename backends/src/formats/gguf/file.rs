@@ -16,10 +16,10 @@ pub(crate) fn has_gguf_extension(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
 }
 
-/// The setting that names the kind of model.
+/// Key of the model's architecture.
 pub(super) const ARCHITECTURE: &str = "general.architecture";
 
-/// Rows of a reranker's head kept by converters, one per entry of `classifier.output_labels`.
+/// Rows of a reranker's head, one per entry of `classifier.output_labels`.
 pub(crate) const CLASS_ROWS: &str = "cls.output.weight";
 
 /// An open GGUF file.
@@ -38,13 +38,12 @@ impl GgufFile {
     /// Maps a file and reads its header.
     ///
     /// # Errors
-    /// The file cannot be read, its header is malformed, or a tensor's type or place is impossible.
+    /// The file cannot be read, its header is malformed, or a tensor's type or position is invalid.
     pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.display().to_string());
         let not_found = || LoadError::io(path.display().to_string(), ErrorKind::NotFound.into());
         let bytes = FileBytes::map(path)?.ok_or_else(not_found)?;
-        let failed =
-            |problem: String| LoadError::invalid(&name, format!("not a GGUF file that can be read: {problem}"));
+        let failed = |problem: String| LoadError::invalid(&name, format!("not a readable GGUF file: {problem}"));
         header::check(&bytes).map_err(failed)?;
         let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|error| failed(error.to_string()))?;
         let file = Self { file: NamedFile { name, bytes }, content };
@@ -52,18 +51,18 @@ impl GgufFile {
         Ok(file)
     }
 
-    /// Checks that the type and place of each tensor are possible and that tensors do not overlap, so that the size of the
-    /// file bounds the memory for its content.
+    /// Checks the type and position of each tensor and that tensors do not overlap, so that the file's size bounds the memory for
+    /// its content.
     fn check_places(&self) -> Result<(), LoadError> {
         let mut tensors: Vec<(&String, &TensorInfo)> = self.content.tensor_infos.iter().collect();
-        // The first in the file is the one that an error names.
+        // An error names the first tensor in the file.
         tensors.sort_by_key(|(name, info)| (info.offset, *name));
         let places = tensors.into_iter().map(|(name, info)| Ok((self.place(name, info)?, name.as_str())));
         let mut places: Vec<(Range<usize>, &str)> = places.collect::<Result<_, LoadError>>()?;
         places.sort_by_key(|(place, _)| (place.start, place.end));
         match places.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {
             Some(pair) => {
-                let problem = format!("tensor `{}` lies on tensor `{}`", pair[1].1, pair[0].1);
+                let problem = format!("tensors `{}` and `{}` overlap", pair[0].1, pair[1].1);
                 Err(LoadError::invalid(self.name(), problem))
             }
             None => Ok(()),
@@ -147,10 +146,10 @@ impl GgufFile {
         LoadError::invalid(self.name(), format!("metadata `{key}` is missing"))
     }
 
-    /// `general.architecture`, which metadata of the model begin with.
+    /// `general.architecture`, the prefix of the model's metadata keys.
     ///
     /// # Errors
-    /// It is missing or no string.
+    /// It is missing or not a string.
     pub(super) fn architecture(&self) -> Result<&str, LoadError> {
         self.str(ARCHITECTURE)?.ok_or_else(|| self.lacks(ARCHITECTURE))
     }
@@ -205,14 +204,14 @@ impl GgufFile {
         let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: shown.to_owned() };
         let info = self.tensor(name).ok_or_else(missing)?;
         let found = info.shape.dims();
-        // Tools that rewrite a file, such as quantisers, leave out that a matrix has one row.
+        // Tools that rewrite a file, such as quantizers, store a matrix of one row as a vector.
         if !matches!((shape, found), (&[1, width], &[found]) if width == found) {
             check_shape(self.name(), shown, shape, found)?;
         }
         Ok(info)
     }
 
-    /// Place of a tensor's blocks in the file.
+    /// Byte range of a tensor's blocks in the file.
     fn place(&self, name: &str, info: &TensorInfo) -> Result<Range<usize>, LoadError> {
         let (dtype, shape) = (info.ggml_dtype, info.shape.dims());
         if dtype_name(dtype).is_none() {
@@ -224,7 +223,7 @@ impl GgufFile {
         let block = dtype.block_size();
         if !shape.last().is_none_or(|row| row.is_multiple_of(block)) {
             return Err(problem(&format!(
-                "has the shape {shape:?}, whose rows are not whole blocks of {block} values"
+                "has the shape {shape:?}, whose rows are no multiple of the block size, {block} values"
             )));
         }
         if shape.contains(&0) {
@@ -240,9 +239,10 @@ impl GgufFile {
             return Err(problem("is not aligned"));
         }
         let end = start.saturating_add(length);
-        match end <= self.file.bytes.len() {
-            true => Ok(start..end),
-            false => Err(problem("lies outside the file; is the file truncated?")),
+        if end <= self.file.bytes.len() {
+            Ok(start..end)
+        } else {
+            Err(problem("lies outside the file; is the file truncated?"))
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Check of a GGUF file's header before it is read: the library's reader trusts the header, and its errors name no place.
+//! Check of a GGUF file's header before it is read: the library's reader trusts the header, and its errors name no entry.
 
 use std::collections::HashSet;
 
-/// Limit of values in all arrays together. A vocabulary of 256,000 tokens with types, scores and merges has a million; each
-/// takes 32 bytes once read.
+/// Maximum values in all arrays together. A vocabulary of 256,000 tokens with types, scores and merges has a million; each
+/// takes 32 bytes in memory.
 const MAX_ARRAY_VALUES: u64 = 1 << 23;
 
-/// Limit of the header's bytes, which the reader copies. The largest known, with a vocabulary of 262,000 tokens, have some 10 MB.
+/// Maximum bytes of the header, which the reader copies. The largest known, with 262,000 tokens, have about 10 MB.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Limits of tensors and of entries of metadata. The largest models have some thousand tensors, metadata has some dozen entries.
+/// Maximum tensors and metadata entries. The largest models have a few thousand tensors and a few dozen entries.
 const MAX_TENSORS: u64 = 100_000;
 const MAX_ENTRIES: u64 = 100_000;
 
-/// Limit of nested arrays; real files have none.
+/// Maximum depth of nested arrays; real files have none.
 const MAX_DEPTH: usize = 4;
 
-/// Limit of the bytes of a key or tensor name; the format's limit for keys.
+/// Maximum bytes of a key or tensor name; the format's limit for keys.
 const MAX_NAME_BYTES: u64 = (1 << 16) - 1;
 
 const MAX_DIMENSIONS: u32 = 4;
@@ -31,18 +31,18 @@ const ALIGNMENT: &[u8] = b"general.alignment";
 /// Checks that a header is complete and that its size bounds the memory to read it.
 ///
 /// # Errors
-/// The fault and its entry.
+/// Describes the fault and names its entry.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     let Some(rest) = bytes.strip_prefix(b"GGUF") else {
         return Err("it does not begin with \"GGUF\"".to_owned());
     };
     let mut header = Header { rest: &rest[..rest.len().min(MAX_BYTES)], version: 0, array_values: 0 };
-    header.version = header.u32().ok_or("it ends within its first numbers")?;
+    header.version = header.u32().ok_or("it ends within its first fields")?;
     if !(1..=3).contains(&header.version) {
         return Err(format!("version {} of the format is not known (1, 2, 3)", header.version));
     }
     let counts = header.length().zip(header.length());
-    let (tensors, entries) = counts.ok_or("it ends within its first numbers")?;
+    let (tensors, entries) = counts.ok_or("it ends within its first fields")?;
     // The minimum of an entry: lengths of names, types, places, a value.
     let least = entries.saturating_mul(4 + 4 + 1).saturating_add(tensors.saturating_mul(4 + 4 + 4 + 8));
     if least > header.rest.len() as u64 {
@@ -60,7 +60,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
         let key = header.name().map_err(|problem| format!("key {i} of {entries} of the metadata {problem}"))?;
         let shown = String::from_utf8_lossy(key);
         if !keys.insert(key) {
-            return Err(format!("metadata `{shown}` is there twice"));
+            return Err(format!("metadata `{shown}` occurs twice"));
         }
         let value = header.entry(key);
         value.map_err(|problem| format!("metadata `{shown}` (entry {i} of {entries}) {problem}"))?;
@@ -70,17 +70,17 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
         let name = header.name().map_err(|problem| format!("the name of tensor {i} of {tensors} {problem}"))?;
         let shown = String::from_utf8_lossy(name);
         if !names.insert(name) {
-            return Err(format!("tensor `{shown}` is there twice"));
+            return Err(format!("tensor `{shown}` occurs twice"));
         }
         header.tensor().map_err(|problem| format!("tensor `{shown}` (entry {i} of {tensors}) {problem}"))?;
     }
     Ok(())
 }
 
-/// Description of an entry that the end of the file truncates.
-const ENDS: &str = "goes beyond the end of the file, or of the 64 MiB that a header may have";
+/// Description of an entry that is cut off.
+const ENDS: &str = "extends beyond the end of the file, or beyond 64 MiB, the limit of a header";
 
-/// The rest of a header that is not checked yet.
+/// The unchecked rest of a header.
 struct Header<'a> {
     rest: &'a [u8],
     version: u32,
@@ -147,12 +147,12 @@ impl<'a> Header<'a> {
             return self.take(size).map(drop).ok_or_else(|| ENDS.to_owned());
         }
         if depth == MAX_DEPTH {
-            return Err(format!("has arrays in more than {MAX_DEPTH} arrays"));
+            return Err(format!("has arrays nested more than {MAX_DEPTH} deep"));
         }
         let (kind, length) = self.u32().zip(self.length()).ok_or(ENDS)?;
         self.array_values = self.array_values.saturating_add(length);
         if self.array_values > MAX_ARRAY_VALUES {
-            return Err(format!("has {length} values, of which a file may have {MAX_ARRAY_VALUES}"));
+            return Err(format!("has {length} values; the limit is {MAX_ARRAY_VALUES} in all arrays together"));
         }
         match kind {
             STRING | ARRAY => (0..length).try_for_each(|_| self.value(kind, depth + 1)),

@@ -13,7 +13,7 @@ pub(super) struct Metadata<'a> {
     pub(super) file: &'a GgufFile,
     pub(super) architecture: &'a str,
     pub(super) naming: Naming,
-    /// Nothing.
+    /// Empty.
     pub(super) json: Fields<'a>,
 }
 
@@ -56,14 +56,14 @@ impl Settings for Metadata<'_> {
             Rotary::OneBase { default, .. } => Ok(self.file.rope(self.architecture, default, head_dim)?.into()),
             Rotary::TwoBases { .. } => {
                 let what = format!("`{ARCHITECTURE}` \"{}\"", self.architecture);
-                Err(LoadError::unsupported(self.file.name(), what, "models with one base of rotations"))
+                Err(LoadError::unsupported(self.file.name(), what, "models with one RoPE base"))
             }
         }
     }
 }
 
 impl GgufFile {
-    /// The rotation of all layers; `default` is that of its base.
+    /// RoPE of all layers; `default` is the default base.
     fn rope(&self, architecture: &str, default: Option<f64>, head_dim: usize) -> Result<RopeConfig, LoadError> {
         let key = |name: &str| format!("{architecture}.rope.{name}");
         let theta = match self.f64(&key("freq_base"))? {
@@ -73,7 +73,7 @@ impl GgufFile {
         };
         if let Some(rotated) = self.usize(&key("dimension_count"))?.filter(|&rotated| rotated != head_dim) {
             let what = format!("`{}` {rotated} of {head_dim}", key("dimension_count"));
-            return Err(LoadError::unsupported(self.name(), what, "rotation of every component"));
+            return Err(LoadError::unsupported(self.name(), what, "RoPE on all components"));
         }
         let scaling = match self.str(&key("scaling.type"))? {
             None | Some("none") => RopeScaling::None,
@@ -100,9 +100,10 @@ impl GgufFile {
     fn rope_factors(&self, head_dim: usize) -> Result<RopeScaling, LoadError> {
         let name = "rope_freqs.weight";
         let factors: Vec<f32> = self.read(name, name, &[head_dim / 2])?;
-        match factors.iter().all(|&factor| factor.is_finite() && factor > 0.0) {
-            true => Ok(RopeScaling::Factors(factors)),
-            false => Err(LoadError::invalid(self.name(), format!("tensor `{name}` must hold numbers above 0"))),
+        if factors.iter().all(|&factor| factor.is_finite() && factor > 0.0) {
+            Ok(RopeScaling::Factors(factors))
+        } else {
+            Err(LoadError::invalid(self.name(), format!("tensor `{name}` must have values above 0")))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Vocabulary in a GGUF file's metadata: what all kinds of tokenizers have in common.
+//! Vocabulary in a GGUF file's metadata, for all kinds of tokenizers.
 
 use super::file::GgufFile;
 use crate::LoadError;
@@ -10,10 +10,10 @@ use tokenizers::models::bpe::Vocab;
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TOKEN_TYPES: &str = "tokenizer.ggml.token_type";
 
-/// Advice where the tokenizer of a file is not supported.
-pub(super) const BESIDE: &str = "put the model's tokenizer.json beside the file and it will be used";
+/// Advice if the file's tokenizer is not supported.
+pub(super) const BESIDE: &str = "to use the model's tokenizer.json, put it into the same folder";
 
-/// A token of the vocabulary; its id is its place.
+/// A token of the vocabulary; its id is its index.
 pub(super) struct Token<'a> {
     pub(super) text: &'a str,
     pub(super) kind: Kind,
@@ -24,11 +24,11 @@ pub(super) struct Token<'a> {
 pub(super) enum Kind {
     /// Part of texts; unknown and byte tokens too.
     Normal,
-    /// Special.
+    /// Special token.
     Control,
     /// Matched as a whole, and not special.
     UserDefined,
-    /// A number without a token.
+    /// Id without a token.
     Unused,
 }
 
@@ -67,10 +67,10 @@ pub(super) fn tokens(file: &GgufFile) -> Result<Vec<Token<'_>>, LoadError> {
     texts.into_iter().zip(kinds).map(token).collect()
 }
 
-/// Ids by piece, in their order.
+/// Ids by piece, in the order of the pieces.
 ///
 /// # Errors
-/// A piece is there twice.
+/// A piece occurs twice.
 pub(super) fn vocab(file: &GgufFile, pieces: impl ExactSizeIterator<Item = String>) -> Result<Vocab, LoadError> {
     let len = pieces.len();
     let vocab: Vocab = pieces.zip(0u32..).collect();
@@ -81,7 +81,7 @@ pub(super) fn vocab(file: &GgufFile, pieces: impl ExactSizeIterator<Item = Strin
     Ok(vocab)
 }
 
-/// Tokens that are matched as a whole. The mask takes the space before it along.
+/// Added tokens. The mask token includes the space before it.
 ///
 /// # Errors
 /// The mask's id is malformed.
@@ -98,7 +98,7 @@ pub(super) fn added_tokens(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<
 /// The token whose id is the value of a key, and the id; `None` without the key.
 ///
 /// # Errors
-/// The value is no token's id.
+/// The value is not the id of a token.
 pub(super) fn token_at(file: &GgufFile, tokens: &[Token<'_>], key: &str) -> Result<Option<(String, u32)>, LoadError> {
     let Some(id) = file.usize(key)? else { return Ok(None) };
     match (tokens.get(id), u32::try_from(id)) {

@@ -1,4 +1,4 @@
-//! Unigram in a GGUF file's metadata, with the normaliser and the special tokens of XLM-RoBERTa.
+//! Unigram in a GGUF file's metadata, with XLM-RoBERTa's normaliser and special tokens.
 
 use super::file::GgufFile;
 use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, token_at, tokens};
@@ -17,7 +17,7 @@ use tokenizers::{NormalizerWrapper, Tokenizer};
 const SCORES: &str = "tokenizer.ggml.scores";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
-/// SentencePiece's mark of a space.
+/// SentencePiece's space mark.
 const SPACE: char = '\u{2581}';
 
 /// Builds the tokenizer.
@@ -52,8 +52,8 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     Ok(tokenizer)
 }
 
-/// Pieces and their scores by id. A number without a token gets the lowest score of the others: converters give it a far lower
-/// one, from which the score of an unknown letter would be made.
+/// Pieces and their scores by id. Unused ids get the lowest score of the others: converters give them a far lower one, which
+/// would lower the score of unknown letters.
 fn scored(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<(String, f64)>, LoadError> {
     let wrong = || file.wrong(SCORES, "a list of finite numbers, one for each token");
     let scores = match file.get(SCORES) {
@@ -75,7 +75,7 @@ fn scored(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<(String, f64)>, L
     Ok(scored.collect())
 }
 
-/// SentencePiece's map of characters, then runs of spaces to one.
+/// SentencePiece's character map, then runs of spaces become one space.
 fn normalizer(file: &GgufFile) -> Result<NormalizerWrapper, LoadError> {
     let wrong = || file.wrong(CHARSMAP, "a list of bytes");
     let bytes = match file.get(CHARSMAP) {

@@ -1,4 +1,4 @@
-//! The tensors of a GGUF file by Hugging Face's names.
+//! Tensors of a GGUF file under Hugging Face's names.
 
 use super::blocks::dtype_name;
 use super::file::{CLASS_ROWS, GgufFile};
@@ -8,7 +8,7 @@ use crate::config::TransformerConfig;
 use crate::formats::tensor::reserved;
 use prefold_kernels::Element;
 
-/// The tensors of a GGUF file by Hugging Face's names.
+/// Tensors of a GGUF file under Hugging Face's names.
 #[derive(Debug)]
 pub(crate) struct GgufWeights {
     file: GgufFile,
@@ -23,7 +23,7 @@ impl GgufWeights {
     /// # Errors
     /// The architecture is not supported.
     pub(crate) fn new(file: GgufFile, config: &TransformerConfig) -> Result<Self, LoadError> {
-        // The rotation here, as in Hugging Face's files, is of halves (i, i + head_dim / 2).
+        // RoPE here, as in Hugging Face's files, rotates pairs (i, i + head_dim / 2).
         let family = file.family()?;
         let interleaved = family.gguf.is_some_and(|gguf| gguf.interleaved_rope);
         let interleaved_head_dim = interleaved.then_some(config.attention.head_dim);
@@ -53,7 +53,7 @@ impl GgufWeights {
         self.naming.gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
     }
 
-    /// Values of all tensors.
+    /// Number of values in all tensors.
     pub(crate) fn parameters(&self) -> u64 {
         let count = |name: &str| self.file.tensor(name).map_or(0, |info| info.shape.elem_count() as u64);
         self.file.tensor_names().map(count).sum()

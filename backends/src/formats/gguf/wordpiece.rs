@@ -1,7 +1,7 @@
 //! WordPiece in a GGUF file's metadata.
 //!
-//! Converters mark the pieces that begin a word by U+2581, and leave out the `##` of those that continue one. The file does not
-//! say whether texts are converted to lower case; the vocabulary does.
+//! Converters mark pieces that begin a word with U+2581 and drop the `##` of pieces that continue one. The file does not state
+//! whether texts are converted to lower case; this is inferred from the vocabulary.
 
 use super::file::GgufFile;
 use super::tokens::{Kind, Token, failed, token_at, tokens, vocab};
@@ -12,7 +12,7 @@ use prefold_core::TokenizerSums;
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{AddedToken, NormalizedString, Normalizer, Tokenizer};
 
-/// What converters put before the pieces that begin a word.
+/// Converters' prefix of pieces that begin a word.
 const BEGINS: char = '\u{2581}';
 
 /// Builds the tokenizer.
@@ -49,8 +49,7 @@ fn piece(token: &Token<'_>) -> String {
     }
 }
 
-/// The normaliser that a vocabulary was made with: one that would change a piece was not used, because the piece could never be
-/// found. Names in brackets, such as `[unused1]`, are not words.
+/// Infers the normaliser of a vocabulary: no piece may change under it, because a changed piece could never match. Names in brackets, such as `[unused1]`, are not words.
 fn normalizer<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
     let mut words = pieces.filter(|piece| !(piece.contains('[') && piece.ends_with(']')));
     let is_cased = |piece: &str| piece.chars().any(|letter| !letter.to_lowercase().eq([letter]));
@@ -66,7 +65,7 @@ fn normalizer<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormaliz
     normalizer
 }
 
-/// A special token: that of the first key in the file, otherwise the one with its usual name.
+/// A special token by the first of the keys in the file, otherwise by its usual name.
 fn special(
     file: &GgufFile,
     (tokens, pieces): (&[Token<'_>], &[String]),

@@ -39,7 +39,7 @@ impl<'a> Archive<'a> {
             }
             let range = entry.range(bytes).ok_or_else(|| format!("its entry {name:?} is not within the file"))?;
             if entries.insert(name, range).is_some() {
-                return Err(format!("its entry {name:?} is there twice"));
+                return Err(format!("its entry {name:?} occurs twice"));
             }
             rest = &rest[entry.length..];
         }

@@ -35,14 +35,14 @@ pub(super) fn read_header(file: &str, bytes: &[u8]) -> Result<HashMap<String, Te
     let header = match bytes {
         _ if bytes.starts_with(b"PK\x03\x04") => of_archive(bytes),
         _ if bytes.starts_with(MAGIC) => of_older_format(bytes),
-        _ => Err(format!("its {} bytes begin as neither a zip archive nor an older file of torch.save", bytes.len())),
+        _ => Err(format!("its {} bytes are neither a zip archive nor an older file of torch.save", bytes.len())),
     };
     let header =
         header.and_then(|header| match header.values().map(|tensor| tensor.bytes.len() as u128).sum::<u128>() {
             sum if sum <= (MAX_SHARING * bytes.len()) as u128 => Ok(header),
             sum => Err(format!("its tensors take {sum} bytes, the limit is {MAX_SHARING} times the file")),
         });
-    header.map_err(|problem| LoadError::invalid(file, format!("not a file of tensors that can be read: {problem}")))
+    header.map_err(|problem| LoadError::invalid(file, format!("not a readable file of tensors: {problem}")))
 }
 
 fn of_archive(bytes: &[u8]) -> Result<HashMap<String, TensorHeader>, String> {
@@ -90,7 +90,7 @@ fn places<'a>(
     let sizes = storages(dict)?;
     let mut places = HashMap::new();
     for &key in keys.items(keys.root).ok_or("it has no list of storages")? {
-        let Value::Text(key) = key else { return Err("the key of a storage is no text".to_owned()) };
+        let Value::Text(key) = key else { return Err("the key of a storage is not a string".to_owned()) };
         let size = *sizes.get(key).ok_or_else(|| format!("no tensor says the type of storage {key:?}"))?;
         let count = bytes.get(at..).and_then(<[u8]>::first_chunk).map(|count| u64::from_le_bytes(*count));
         let start = at + size_of::<u64>();

@@ -173,7 +173,9 @@ impl<'a> Machine<'a> {
             }
             _ => self.marked()?,
         };
-        let Some(&Value::Node(target)) = self.stack.last() else { return Err("fills what is no object".to_owned()) };
+        let Some(&Value::Node(target)) = self.stack.last() else {
+            return Err("adds items to a value that is no object".to_owned());
+        };
         match (opcode, &mut self.nodes[target]) {
             (b'a' | b'e', Node::List(list)) => list.extend(items),
             (b's' | b'u', Node::Dict(entries)) if items.len().is_multiple_of(2) => {
@@ -189,7 +191,7 @@ impl<'a> Machine<'a> {
 
     /// What a call of a global would make.
     fn call(&mut self, callee: Value<'a>, arguments: Value<'a>) -> Result<Value<'a>, String> {
-        let Value::Global(global) = callee else { return Err("calls what is no global".to_owned()) };
+        let Value::Global(global) = callee else { return Err("calls a value that is no global".to_owned()) };
         let arguments = self.take_tuple(arguments)?;
         match (global, arguments.as_slice()) {
             (Global::OrderedDict, []) => self.node(Node::Dict(vec![])),
@@ -240,10 +242,8 @@ impl<'a> Machine<'a> {
     }
 
     fn pop(&mut self) -> Result<Value<'a>, String> {
-        match self.stack.len() > self.floor() {
-            true => self.stack.pop().ok_or_else(|| "the stack is empty".to_owned()),
-            false => Err("the stack is empty".to_owned()),
-        }
+        let value = if self.stack.len() > self.floor() { self.stack.pop() } else { None };
+        value.ok_or_else(|| "the stack is empty".to_owned())
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {

@@ -36,7 +36,7 @@ pub(super) fn tensors<'a>(
     }
     if tensors.is_empty() {
         let names: Vec<&str> = entries.iter().take(3).filter_map(|(key, _)| text(*key)).collect();
-        return Err(format!("its dict has no tensors at its top, but {names:?}"));
+        return Err(format!("its dict has no tensors at the top level, but {names:?}"));
     }
     Ok(tensors)
 }
@@ -95,7 +95,7 @@ impl<'a> Storage<'a> {
                     Value::None,
                 ],
             ) => (element, key, length),
-            _ => return Err("has no storage that is understood".to_owned()),
+            _ => return Err("has no known kind of storage".to_owned()),
         };
         let length = usize::try_from(length).map_err(|_| format!("has a storage of {length} elements"))?;
         Ok(Self { element, key, length })
@@ -115,9 +115,7 @@ fn tensor<'a>(
         sizes.iter().map(|&size| size_of_value(size)).collect::<Option<Vec<_>>>()
     };
     let (Some(offset), Some(shape), Some(strides)) = (size_of_value(offset), sizes(shape), sizes(strides)) else {
-        return Err(format!(
-            "has a shape, strides or an offset that are no sizes, or more than {MAX_DIMENSIONS} of them"
-        ));
+        return Err(format!("has a malformed shape, strides or offset, or more than {MAX_DIMENSIONS} dimensions"));
     };
     let StorageType { name, size, dtype } = storage.element;
     let bytes = place(storage.key).ok_or_else(|| format!("is in storage {:?}, which is not there", storage.key))?;

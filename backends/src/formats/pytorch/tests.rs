@@ -95,8 +95,8 @@ fn what_is_not_tensors_is_refused_by_name() {
         (pickle(b"(ios\nsystem\n"), &["INST"]),
         (pickle(b"ctorch\nFloatStorage\n)R"), &["refuses the call of torch.FloatStorage"]),
         (pickle(b"ccollections\nOrderedDict\n]\x85R"), &["refuses the call of collections.OrderedDict with 1"]),
-        (pickle(b"K\x01K\x02s"), &["fills what is no object", "byte 6"]),
-        (pickle(b"K\x01N)R"), &["calls what is no global"]),
+        (pickle(b"K\x01K\x02s"), &["adds items to a value that is no object", "byte 6"]),
+        (pickle(b"K\x01N)R"), &["calls a value that is no global"]),
         (pickle(b"h\x05"), &["nothing was stored as number 5"]),
         (pickle(b"X\xff\xff\xff\xff"), &["a text has 4294967295 bytes, at most 1024"]),
         (pickle(b"X\xff\x03\0\0"), &["ends too early"]),
@@ -109,7 +109,7 @@ fn what_is_not_tensors_is_refused_by_name() {
                 "state_dict",
                 dict(&[("a", TENSOR.pickled())])[2..].strip_suffix(b".").unwrap().to_vec(),
             )])),
-            &["no tensors at its top", "state_dict"],
+            &["no tensors at the top level", "state_dict"],
         ),
         (tensor(Tensor { key: "1", ..TENSOR }), &["`a.weight`", "storage \"1\", which is not there"]),
         (tensor(Tensor { length: 7, ..TENSOR }), &["`a.weight`", "7 elements in 24 bytes"]),
@@ -150,7 +150,7 @@ fn archives_that_are_not_torch_s_are_refused() {
         (set(b"PK\x05\x06", 15, 9), "is it whole?"),
         (whole[..whole.len() - 30].to_vec(), "no directory at its end"),
         (zip(&[("a/data.pkl", &pickle), ("b/data.pkl", &pickle)]), "no data.pkl, or several"),
-        (zip(&[("a/data.pkl", &pickle), ("a/data.pkl", &pickle)]), "there twice"),
+        (zip(&[("a/data.pkl", &pickle), ("a/data.pkl", &pickle)]), "occurs twice"),
         (zip(&[("a/data.pkl", &pickle), ("a/byteorder", b"big")]), "big-endian"),
         (zip(&[]), "begin as neither"),
         (b"version https://git-lfs.github.com/spec/v1\noid".to_vec(), "begin as neither"),
@@ -181,7 +181,7 @@ fn memory_is_bounded_whatever_a_pickle_repeats() {
     // One shape under many names, many names for one storage, one long name many times.
     let long = [1; 65];
     let file = archive(&dict(&[("a", Tensor { shape: &long, strides: &long, ..TENSOR }.pickled())]));
-    assert!(refused(file).contains("more than 64 of them"));
+    assert!(refused(file).contains("more than 64 dimensions"));
     assert!(
         open(archive(&dict(&[("a", Tensor { shape: &long[1..], strides: &long[1..], ..TENSOR }.pickled())]))).is_ok()
     );

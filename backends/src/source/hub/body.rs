@@ -7,7 +7,7 @@ use reqwest::Response;
 pub(super) enum Piece<B> {
     /// The next bytes.
     Bytes(B),
-    /// The body begins again: what came before is void.
+    /// The body begins again: discard the bytes so far.
     Restart,
 }
 
@@ -24,10 +24,10 @@ impl Body for Response {
     }
 }
 
-/// The first bytes of a body, or all if there are fewer; `seen` is called with the number so far.
+/// The first `bytes` bytes of a body, or all if there are fewer; `seen` is called with the number so far.
 ///
 /// # Errors
-/// The body breaks off before, or there is no memory for it.
+/// The body breaks off, or there is no memory for it.
 pub(super) async fn start(body: &mut impl Body, bytes: u64, seen: impl Fn(u64)) -> Result<Vec<u8>, Failure> {
     let mut start = Vec::new();
     while (start.len() as u64) < bytes

@@ -1,4 +1,4 @@
-//! The hub's usual cache on disk: `CACHE/models--OWNER--NAME` with `blobs/`, `snapshots/COMMIT/` of links to them, and `refs/`.
+//! The cache of Hugging Face's tools on disk: `CACHE/models--OWNER--NAME` with `blobs/`, `snapshots/COMMIT/` of links to blobs, and `refs/`.
 
 use super::failure::Failure;
 use super::listing::is_commit;
@@ -39,7 +39,7 @@ impl Cache {
         self.locks().join(format!("{etag}.lock"))
     }
 
-    /// A file's content by its tag.
+    /// Path of a file's content by its ETag.
     pub(super) fn blob(&self, etag: &str) -> PathBuf {
         self.repository().join("blobs").join(etag)
     }
@@ -49,16 +49,17 @@ impl Cache {
         self.repository().join("snapshots").join(commit)
     }
 
-    /// Folder of the commit that a revision had when it was last downloaded, if it is there.
+    /// Folder of the commit that a revision had at its last download, if it exists.
     pub(super) fn remembered(&self, revision: &str) -> Option<PathBuf> {
-        let commit = match is_commit(revision) {
-            true => revision.to_owned(),
-            false => fs::read_to_string(self.repository().join("refs").join(revision)).ok()?.trim().to_owned(),
+        let commit = if is_commit(revision) {
+            revision.to_owned()
+        } else {
+            fs::read_to_string(self.repository().join("refs").join(revision)).ok()?.trim().to_owned()
         };
         Some(self.snapshot(&commit)).filter(|snapshot| is_commit(&commit) && snapshot.is_dir())
     }
 
-    /// Stores the commit of a branch or tag, so that it is found without the hub. Called when all files are present; before, the cache
+    /// Stores the commit of a branch or tag, so that it is found without the hub. Called once all files are present; until then the cache
     /// keeps the previous commit.
     pub(super) fn remember(&self, revision: &str, commit: &str) {
         let repository = self.repository();
@@ -107,7 +108,7 @@ impl Cache {
     /// # Errors
     /// It does not.
     pub(super) fn check_space(&self, bytes: u64) -> Result<(), Failure> {
-        // A disk whose free space is not known says itself when it is full.
+        // If the free space is not known, writing fails when the disk is full.
         let Some(disk) = statvfs(&self.root).ok().filter(|disk| disk.f_blocks > 0) else { return Ok(()) };
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         if bytes <= free {
@@ -124,11 +125,11 @@ fn remove_empty(folder: &Path) {
             remove_empty(&entry.path());
         }
     }
-    // Fails where something is inside.
+    // Fails if the folder is not empty.
     let _ = fs::remove_dir(folder);
 }
 
-/// Path of a file that is not whole yet.
+/// Path of a file that is not yet complete.
 pub(super) fn incomplete(blob: &Path) -> PathBuf {
     let mut path = blob.as_os_str().to_owned();
     path.push(".incomplete");
@@ -161,7 +162,7 @@ impl Incomplete {
 
 impl Drop for Incomplete {
     fn drop(&mut self) {
-        // Not there any more once it was kept.
+        // The file does not exist once it has been kept.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -18,11 +18,11 @@ impl Download<'_> {
         })
     }
 
-    /// The folder of the cached commit of the revision, with a warning, where `failure` kept the current one from being downloaded.
-    /// `current` is the commit that was to be downloaded, if the hub named it.
+    /// The folder of the revision's cached commit, with a warning, after `failure` prevented the download of the current one.
+    /// `current` is the commit of the failed download, if the hub named it.
     ///
     /// # Errors
-    /// `failure` itself, if the hub gave a verdict on the repository, or if no complete commit is in the cache.
+    /// Returns `failure` if the hub gave a verdict on the repository, or if no complete commit is in the cache.
     pub(super) async fn instead(
         &self,
         failure: LoadError,
@@ -72,7 +72,7 @@ impl Download<'_> {
     }
 }
 
-/// The failure with more to say.
+/// The failure with an addition to its message.
 fn with(failure: LoadError, more: &str) -> LoadError {
     match failure {
         LoadError::Hub { model, revision, endpoint, file, is_seen, problem } => {

@@ -1,5 +1,5 @@
-//! Requests to the hub: redirects, repetitions and the limits of responses. Hugging Face's client library has no limit on what it reads,
-//! and does not keep the token from hosts that a redirect leads to.
+//! Requests to the hub: redirects, retries and limits of responses. Hugging Face's client library does not limit the bytes that it reads,
+//! and sends the token to hosts that a redirect leads to.
 
 use super::body::start;
 use super::failure::Failure;
@@ -14,13 +14,13 @@ use reqwest::{Method, Response, Url};
 use serde_json::Value;
 use std::time::{Duration, SystemTime};
 
-/// Attempts of one request.
+/// Maximum attempts of one request.
 pub(super) const MAX_ATTEMPTS: u32 = 6;
 /// Time before the second attempt; it doubles with each.
 pub(super) const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// Bytes that are read of an error response; a message needs some hundred.
+/// Maximum bytes that are read of an error response; a message needs some hundred.
 const MAX_REFUSAL_BYTES: u64 = 64 << 10;
-/// Bytes of a response's headers in HTTP/2; HTTP/1 has limits of its own, of 100 headers and 400 KiB.
+/// Maximum bytes of a response's headers in HTTP/2; HTTP/1 has its own limits of 100 headers and 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 
 /// Access to the hub.
@@ -28,7 +28,7 @@ pub(super) struct Client {
     http: reqwest::Client,
     endpoint: Url,
     authorization: Option<HeaderValue>,
-    /// Longest sum of the waits that a server may ask for between the attempts of one request.
+    /// Maximum total wait that a server may ask for between the attempts of one request.
     patience: Duration,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct ByteRange {
     pub(super) start: u64,
     /// The byte after the last; absent for the end of the body.
     pub(super) end: Option<u64>,
-    /// ETag of the content of which it is wanted; of another the whole comes.
+    /// ETag of the expected content; the server sends the whole body if it has another.
     pub(super) content: Option<HeaderValue>,
 }
 
 impl ByteRange {
-    /// The value of `Range`; absent for a whole body.
+    /// The value of `Range`; `None` for a whole body.
     fn range(&self) -> Option<String> {
         match (self.start, self.end) {
             (0, None) => None,
@@ -83,10 +83,10 @@ impl Client {
         self.authorization.is_some()
     }
 
-    /// A URL of the hub from its parts, each encoded whole.
+    /// A URL of the hub from path segments, which are percent-encoded.
     pub(super) fn url<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.endpoint.clone();
-        // Always a URL with a path, by its scheme.
+        // HTTP URLs always have a path.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(parts);
         }
@@ -96,7 +96,7 @@ impl Client {
     /// The response to GET, after all redirects; its body is not read yet.
     ///
     /// # Errors
-    /// There is none, or one without success.
+    /// There is no response, or its status is not success.
     pub(super) async fn get(&self, url: Url, part: &ByteRange, meter: &Meter) -> Result<Response, Failure> {
         let mut place = Place::of_hub(url);
         for _ in 0..=MAX_REDIRECTS {
@@ -109,11 +109,11 @@ impl Client {
         Err(too_many())
     }
 
-    /// The headers of the hub's own responses to HEAD, the last first. A redirect to another host is not followed: that is the storage,
-    /// which knows nothing of commits.
+    /// The headers of the hub's own responses to HEAD, the last first. A redirect to another host leads to the storage, which knows
+    /// nothing of commits, and is not followed.
     ///
     /// # Errors
-    /// There is no response, or one without success.
+    /// There is no response, or its status is not success.
     pub(super) async fn head(&self, url: Url, meter: &Meter) -> Result<Heads, Failure> {
         let mut place = Place::of_hub(url);
         let mut redirects = Vec::new();
@@ -137,8 +137,8 @@ impl Client {
         Err(too_many())
     }
 
-    /// One request without redirects, repeated while its failure may pass, and after the wait that the server asks for; a longer wait than
-    /// there is patience for makes the refusal final.
+    /// Sends one request without redirects, and retries it while the failure may be temporary, after the wait that the server asks for. A
+    /// longer wait than `patience` makes the refusal final.
     async fn ask(&self, method: Method, place: &Place, part: &ByteRange, meter: &Meter) -> Result<Response, Failure> {
         let (mut attempt, mut delay, mut waited) = (1, FIRST_DELAY, Duration::ZERO);
         loop {
@@ -179,7 +179,7 @@ fn asked_wait(response: &Response) -> Option<Duration> {
     retry::asked(response.status().as_u16(), response.headers(), SystemTime::now())
 }
 
-/// The response itself if it is one of success.
+/// The response itself if its status is success.
 async fn succeeded(response: Response, is_hub: bool) -> Result<Response, Failure> {
     if response.status().is_success() {
         return Ok(response);
@@ -209,7 +209,7 @@ async fn refusal(mut response: Response) -> String {
     }
 }
 
-/// `true` for a refusal in which the hub itself says that the repository or revision does not exist, or that access to it is denied.
+/// `true` if the hub itself says that the repository or revision does not exist, or that access to it is denied.
 fn is_verdict(code: Option<&str>, message: Option<&str>) -> bool {
     matches!(code, Some("RepoNotFound" | "RevisionNotFound" | "GatedRepo" | "DisabledRepo"))
         || message == Some("Access to this resource is disabled.")

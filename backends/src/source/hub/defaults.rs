@@ -1,4 +1,4 @@
-//! Settings that Hugging Face's own tools share: where the hub is, where its files are kept, and the token.
+//! Settings shared with Hugging Face's tools: the hub's URL, the cache folder and the token.
 
 use crate::options::HubModel;
 use std::env;
@@ -25,13 +25,13 @@ pub(super) fn cache_dir(model: &HubModel) -> PathBuf {
     Environment::of_process().cache_dir(model.cache_dir.as_deref())
 }
 
-/// False where `HF_HUB_DISABLE_XET` says that files come from the hub itself instead of its Xet storage.
+/// False if `HF_HUB_DISABLE_XET` is set: files then come from the hub itself instead of its Xet storage.
 pub(super) fn uses_xet() -> bool {
     !is_true("HF_HUB_DISABLE_XET")
 }
 
-/// Token for the hub: the given one, else `HF_TOKEN`, else the content of the file `HF_TOKEN_PATH`, else that of the file where
-/// `hf auth login` keeps it. With `HF_HUB_DISABLE_IMPLICIT_TOKEN` the given one alone.
+/// Token for the hub: the given one, else `HF_TOKEN`, else the content of the file `HF_TOKEN_PATH`, else the content of the file that
+/// `hf auth login` writes. With `HF_HUB_DISABLE_IMPLICIT_TOKEN` only the given one.
 pub(super) fn token(model: &HubModel) -> Option<String> {
     if model.token.is_some() || is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
         return model.token.clone();
@@ -43,12 +43,12 @@ pub(super) fn token(model: &HubModel) -> Option<String> {
         .or_else(|| file(environment.home().join("token")))
 }
 
-/// True for a variable that switches something on, in the words of Hugging Face's tools.
+/// True if a variable has one of the values that Hugging Face's tools take as true.
 fn is_true(variable: &str) -> bool {
     env::var(variable).is_ok_and(|value| matches!(value.to_lowercase().as_str(), "1" | "on" | "yes" | "true"))
 }
 
-/// Variables and home folder of the user, from which paths are made as Hugging Face's tools make them.
+/// The user's variables and home folder, from which paths are derived like in Hugging Face's tools.
 struct Environment<F> {
     variable: F,
     user_home: PathBuf,
@@ -61,7 +61,7 @@ impl Environment<fn(&str) -> Option<OsString>> {
 }
 
 impl<F: Fn(&str) -> Option<OsString>> Environment<F> {
-    /// The folder of downloads, where `given` comes first.
+    /// The folder of downloads; `given` has priority.
     fn cache_dir(&self, given: Option<&Path>) -> PathBuf {
         given
             .map(|path| self.expanded(path))

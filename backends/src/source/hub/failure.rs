@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     /// The request or its response did not get through.
     Request {
         problem: String,
-        /// Nobody answered.
+        /// There was no connection, or it timed out.
         is_unreachable: bool,
     },
     /// A response with a status other than success.
@@ -23,9 +23,9 @@ pub(crate) enum Failure {
         status: u16,
         /// Message of the response.
         message: String,
-        /// The hub itself responded, not a host that it named.
+        /// The response is from the hub itself, not from a host that it redirected to.
         is_hub: bool,
-        /// The hub says in its own way that the repository or revision does not exist, or that access is denied.
+        /// The hub says in its own headers that the repository or revision does not exist, or that access is denied.
         is_verdict: bool,
     },
     /// A response that cannot be used.
@@ -34,13 +34,13 @@ pub(crate) enum Failure {
     Cache(io::Error),
     /// No progress for this time.
     Stalled(Duration),
-    /// So few bytes in this time that the end is not in sight.
+    /// The download is below the minimum rate.
     Slow { bytes: u64, time: Duration },
-    /// A small response that was not complete after this time.
+    /// A small response was not complete after this time.
     Unfinished(Duration),
-    /// More bytes arrived, or were announced, than this limit.
+    /// More bytes arrived or were announced than this limit.
     TooLong(u64),
-    /// The hub's storage for large files.
+    /// The hub's storage for large files failed.
     Xet(String),
     /// Another process downloads the file and made no progress for this time.
     Locked {

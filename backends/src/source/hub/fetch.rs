@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 impl Download<'_> {
     /// Downloads a file unless it is in the cache, and returns the folder of the commit's files. A file that fails
-    /// verification is removed; if it came from the cache, it is downloaded again.
+    /// verification is removed, and downloaded again if it came from the cache.
     pub(super) async fn fetch(&self, listing: &Listing, file: &str) -> Result<PathBuf, LoadError> {
         let folder = self.cache.snapshot(&listing.commit);
         let path = folder.join(file);
@@ -44,7 +44,7 @@ impl Download<'_> {
         })
     }
 
-    /// Gets a file's content if the cache lacks it, and links the commit's file to it; returns the size that it should have.
+    /// Downloads a file's content if the cache lacks it, and links the commit's file to it. Returns the expected size.
     async fn download(&self, listing: &Listing, file: &str, meter: &Meter) -> Result<Option<u64>, Failure> {
         self.spent.add_file()?;
         let silence = self.model.timeout;
@@ -54,15 +54,12 @@ impl Download<'_> {
         let blob = self.cache.blob(&facts.etag);
         fs::create_dir_all(blob.parent().unwrap_or(&blob)).map_err(Failure::Cache)?;
         let _lock = lock_file(&self.cache.lock(&facts.etag), &blob, silence).await?;
-        let size = match blob.exists() {
-            true => facts.size,
-            false => self.content(listing, file, &facts, &blob, meter).await?,
-        };
+        let size = if blob.exists() { facts.size } else { self.content(listing, file, &facts, &blob, meter).await? };
         self.cache.link(&listing.commit, file, &facts.etag)?;
         Ok(size)
     }
 
-    /// Gets a file's content, and returns the size that it should have.
+    /// Downloads a file's content, and returns the expected size.
     async fn content(
         &self,
         listing: &Listing,
@@ -72,7 +69,7 @@ impl Download<'_> {
         meter: &Meter,
     ) -> Result<Option<u64>, Failure> {
         let silence = self.model.timeout;
-        // Nothing is asked for that would be refused.
+        // The limits are checked before the request.
         let limit = facts.size.map(|size| self.spent.limit(file, Some(size)).and_then(|limit| self.space(limit)));
         let limit = limit.transpose()?;
         if let Some((hash, size)) = facts.xet.as_ref().filter(|_| defaults::uses_xet()).zip(limit) {
@@ -83,7 +80,7 @@ impl Download<'_> {
                     self.store(&mut body, file, blob, size, Some(size), meter).await?;
                     return Ok(Some(size));
                 }
-                // A mirror may repeat the hub's headers and not have its storage.
+                // A mirror may repeat the hub's headers without having its storage.
                 Err(failure @ Failure::Status { .. }) => {
                     tracing::warn!(
                         "{file}: no token for the hub's Xet storage ({failure}); downloading it from the hub itself"

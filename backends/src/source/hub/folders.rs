@@ -1,4 +1,4 @@
-//! Folders of a repository: those of the model's tensors, and those of the modules.
+//! Folders of a repository that have tensors or modules.
 
 use super::{CONFIG, Download, Listing};
 use crate::LoadError;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The files of a repository that list its modules, fetched.
+/// The downloaded files that list the modules of a repository.
 struct Lists<'a> {
     download: &'a Download<'a>,
     snapshot: PathBuf,
@@ -30,12 +30,12 @@ impl ListFiles for Lists<'_> {
 }
 
 impl Download<'_> {
-    /// The folders of tokenizers and tensors, each with a slash at its end, first that of texts without a task: the top, empty; that of a table
-    /// of vectors; or those of the routes of a Router that comes first. `None` where the files are of no model in named tensors.
+    /// The folders of tokenizers and tensors, each with a trailing slash, the folder for texts without a task first. It is the top (empty),
+    /// the folder of static embeddings, or the folders of a leading Router's routes. `None` if the model has no files of named tensors.
     pub(super) async fn model_folders(&self, listing: &Listing) -> Result<Option<Vec<String>>, LoadError> {
         let has_config = listing.files.contains(CONFIG);
         let top = || has_config.then(|| vec![String::new()]);
-        // Nothing is downloaded in vain: a folder has a tokenizer.
+        // Checked before anything is downloaded: each folder needs a tokenizer.
         let has_tokenizer = |file: &String| {
             let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
             (!has_config || !folder.is_empty()) && tokenizer_files::all().any(|known| name == known)
@@ -44,7 +44,7 @@ impl Download<'_> {
             return Ok(top());
         }
         let ways = match self.ways(listing).await? {
-            // With options that overrule the list, the model at the top runs.
+            // Options may override the list: then the model at the top runs.
             Err(_) if has_config => return Ok(top()),
             ways => ways?,
         };
@@ -61,7 +61,7 @@ impl Download<'_> {
         Ok(if folders.is_empty() { top() } else { Some(folders) })
     }
 
-    /// Fetches the files that list the modules, and reads the ways of texts through the model; the inner error is of a malformed list.
+    /// Fetches the files that list the modules, and reads the ways of texts through the model. The inner error is a malformed list.
     ///
     /// # Errors
     /// A download fails.
@@ -82,8 +82,8 @@ impl Download<'_> {
         Ok(Ways::read(&lists))
     }
 
-    /// Fetches those files in the modules' folders that `is_wanted` by their name; `models` are the folders of tensors, whose files are
-    /// fetched otherwise.
+    /// Fetches the files in the modules' folders whose names `is_wanted` accepts. `models` are the folders of tensors, whose files are
+    /// fetched elsewhere.
     pub(super) async fn module_files(
         &self,
         listing: &Listing,
@@ -91,11 +91,11 @@ impl Download<'_> {
         dense: Option<&str>,
         is_wanted: fn(&str) -> bool,
     ) -> Result<(), LoadError> {
-        // A fault in a list is reported where the model is read, unless the options overrule it.
+        // A malformed list is reported when the model is read, unless options override it.
         let ways = self.ways(listing).await?.unwrap_or_default();
         let ways = ways.as_ref().map_or(&[][..], |Ways(ways)| ways);
         for prefix in folders(ways, dense)?.into_iter().filter(|folder| !models.contains(folder)) {
-            // Of a module's weights those alone that will be read.
+            // Only the weights of a module that will be read.
             let weights = TensorFormat::ALL.map(|format| format!("{prefix}{}", format.single()));
             let read = weights.iter().find(|name| listing.files.contains(*name));
             let is_read = |file: &String| !weights.contains(file) || Some(file) == read;
@@ -108,10 +108,10 @@ impl Download<'_> {
     }
 }
 
-/// The folders of the modules that texts go through, and that of the options, each with a slash at its end.
+/// The folders of the modules that texts go through, and the folder in the options, each with a trailing slash.
 ///
 /// # Errors
-/// That of the options is outside of the model's.
+/// The folder in the options is outside the model's folder.
 fn folders(ways: &[Way], dense: Option<&str>) -> Result<BTreeSet<String>, LoadError> {
     let of_modules = ways.iter().flat_map(|way| &way.modules).map(|module| module.path.as_str());
     let all = of_modules.chain(["1_Pooling"]).chain(dense).filter(|folder| !folder.is_empty());

@@ -1,4 +1,4 @@
-//! What the hub tells of a model without its weights.
+//! Facts about a model on the hub, read without its weights.
 
 use super::body::start;
 use super::failure::Failure;
@@ -19,14 +19,14 @@ type Head = (String, Vec<u8>);
 /// Facts about a model on the hub.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
-    /// Those of its files of tensors by their folder, which is empty for the top; absent where files have no header that can be read alone.
+    /// Heads of the tensor files by folder, empty for the top. A folder is absent if its format has no header that can be read alone.
     pub(crate) heads: Arc<BTreeMap<String, Vec<Head>>>,
-    /// The licence that its card names.
+    /// The licence in the model card.
     pub(crate) licence: Option<String>,
 }
 
-/// Downloads a model's small files and reads the headers of its tensors, and returns the files' folder. Without the hub, the cached
-/// files are all there is, and with them no facts of the hub.
+/// Downloads a model's small files, reads its tensor headers, and returns the files' folder and the facts. Without the hub, the folder is
+/// the cached one, and there are no facts.
 ///
 /// # Errors
 /// As for [`download`].
@@ -57,12 +57,11 @@ impl Download<'_> {
         let Some(models) = self.model_folders(listing).await? else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
             const PROBLEM: &str = "the repository has no such file";
-            return Err(match gguf {
-                true => {
-                    let hint = "a GGUF file can be checked only after its download: give its path";
-                    self.error("config.json", format!("{PROBLEM}; {hint}"))
-                }
-                false => self.lacks("config.json", PROBLEM),
+            return Err(if gguf {
+                let hint = "a GGUF file can be checked only after its download: give its path";
+                self.error("config.json", format!("{PROBLEM}; {hint}"))
+            } else {
+                self.lacks("config.json", PROBLEM)
             });
         };
         let snapshot = self.small_files(listing, &models).await?;
@@ -77,7 +76,7 @@ impl Download<'_> {
         Ok((snapshot, Remote { heads: Arc::new(heads), licence: listing.licence.clone() }))
     }
 
-    /// The first bytes of the safetensors files in a folder, with their names; `None` where the tensors are in files of another format.
+    /// Names and first bytes of the safetensors files in a folder; `None` if the tensors have another format.
     async fn heads(&self, listing: &Listing, snapshot: &Path, folder: &str) -> Result<Option<Vec<Head>>, LoadError> {
         let [single, index] = [TensorFormat::Safetensors.single(), TensorFormat::Safetensors.index()]
             .map(|file| format!("{folder}{file}"));
@@ -114,13 +113,12 @@ impl Download<'_> {
         let request = async {
             let url = self.file_url(&listing.commit, file);
             let mut answer = Answer::open(&self.client, url, Some(length), &meter).await?;
-            // A hub that does not know ranges sends the whole file.
+            // A hub without support for ranges sends the whole file.
             let bytes = start(&mut answer, length, |bytes| meter.set_completed(bytes)).await?;
-            match bytes.len() as u64 == length {
-                true => Ok(bytes),
-                false => {
-                    Err(Failure::Answer(format!("{length} bytes were requested and {} were received", bytes.len())))
-                }
+            if bytes.len() as u64 == length {
+                Ok(bytes)
+            } else {
+                Err(Failure::Answer(format!("{length} bytes were requested and {} were received", bytes.len())))
             }
         };
         let bytes = follow(request, &meter, self.model.timeout, Kind::Small).await;

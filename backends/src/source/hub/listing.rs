@@ -1,4 +1,4 @@
-//! Facts of a repository and its files, from the hub: checked before they become parts of paths and requests.
+//! Facts from the hub about a repository and its files, checked before they become parts of paths and requests.
 
 use super::failure::Failure;
 use crate::source::names::check_inside;
@@ -11,19 +11,19 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Bytes of a list of files. Lists of large repositories have some hundred kilobytes, with results of benchmarks some megabytes.
+/// Maximum bytes of a list of files. Large repositories have some hundred kilobytes, with benchmark results some megabytes.
 pub(super) const MAX_LISTING_BYTES: u64 = 16 << 20;
-/// Files of a repository; large ones have some hundred.
+/// Maximum files of a repository; large ones have some hundred.
 const MAX_NAMES: usize = 20_000;
-/// Bytes of a file's name in the cache; the hub's own are hashes of 40 and 64. A name on disk may have 255.
+/// Maximum bytes of a file's name in the cache; the hub's own names are hashes of 40 or 64. A name on disk may have 255.
 const MAX_ETAG_BYTES: usize = 200;
 
-/// Commit and files of a repository, by the hub.
+/// Commit and files of a repository.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: BTreeSet<String>,
-    /// The licence that the model's card names.
+    /// The licence in the model card.
     pub(super) licence: Option<String>,
     /// The list is the cached commit's; files outside it are not requested.
     pub(super) is_cached: bool,
@@ -62,7 +62,7 @@ impl Listing {
         if names.len() > MAX_NAMES {
             return Err(problem(format!("it names {} files, more than the limit of {MAX_NAMES}", names.len())));
         }
-        // A file whose name is a path elsewhere is none of the model.
+        // A file whose name leads elsewhere does not belong to the model.
         let is_inside = |name: &String| check_inside(name).is_ok() && !name.contains(char::is_control);
         let files = names.into_iter().map(|file| file.rfilename).filter(is_inside).collect();
         let licence = info.card.and_then(|card| match (card.license.0, card.license_name.0) {
@@ -70,7 +70,7 @@ impl Listing {
             (licence, _) => licence,
         });
         match info.sha {
-            // Checked, because it becomes part of paths.
+            // Checked because it becomes part of paths.
             Some(commit) if is_commit(&commit) => Ok(Self { commit, files, licence, is_cached: false }),
             Some(other) => {
                 Err(problem(format!("the response names the commit {other:.60?}, which is not a commit hash")))
@@ -111,20 +111,20 @@ impl Listing {
     }
 }
 
-/// `true` for the name of a commit.
+/// `true` for a commit hash.
 pub(super) fn is_commit(name: &str) -> bool {
     name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Headers of the hub's responses to HEAD.
 pub(super) struct Heads {
-    /// Headers of the file; or the other host that has it, with scheme and port.
+    /// Headers of the file; or scheme, host and port of the other server that has it.
     pub(super) file: Result<HeaderMap, String>,
     /// Headers of the redirects, the last first.
     pub(super) redirects: Vec<HeaderMap>,
 }
 
-/// Facts of a file, from the headers of the hub's responses.
+/// Facts about a file, from the headers of the hub's responses.
 #[derive(Debug, PartialEq)]
 pub(super) struct FileFacts {
     /// Name of the content in the cache.
@@ -137,11 +137,11 @@ pub(super) struct FileFacts {
 
 impl FileFacts {
     /// # Errors
-    /// They lack the content's name or it is a path, or they are of another commit.
+    /// The headers lack the content's name, the name is a path, or the commit is another one.
     pub(super) fn read(heads: &Heads, commit: &str) -> Result<Self, Failure> {
         let problem = |problem: String| Err(Failure::Answer(problem));
         let own = |name: &str| heads.file.as_ref().ok().and_then(|headers| text(headers, name));
-        // A redirect's own length and tag are those of the redirect, unless the file is elsewhere.
+        // The length and ETag of a redirect describe the redirect, not the file; the `x-linked-` headers describe the file.
         let linked = |name: &str| own(name).or_else(|| heads.redirects.iter().find_map(|headers| text(headers, name)));
         let last =
             |name: &str| own(name).or_else(|| text(heads.redirects.first().filter(|_| heads.file.is_err())?, name));
@@ -179,8 +179,8 @@ impl FileFacts {
     }
 }
 
-/// Name in the cache of the content with this tag: the tag itself, as Hugging Face's tools have it, unless it has characters that could
-/// lead elsewhere. Mirrors send such tags.
+/// Name in the cache of the content with this ETag: the ETag itself, as in Hugging Face's tools, unless it has characters that could
+/// lead elsewhere, which some mirrors send.
 fn blob_name(etag: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+=:".contains(&byte);
     if !etag.starts_with('.') && etag.bytes().all(is_plain) {
@@ -197,7 +197,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// A text, or nothing for a value of another kind. Of such a value nothing is kept.
+/// A string; empty for a value of another type, which is skipped.
 #[derive(Default)]
 struct Text(Option<String>);
 

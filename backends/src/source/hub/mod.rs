@@ -44,7 +44,7 @@ use watch::{Kind, Meter, follow, lock_model};
 
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
-/// Optional files beside the tensors of a model or of a part of one.
+/// Optional files in the folder of a model's or sub-model's tensors.
 const MODEL_FILES: [&str; 3] = [CONFIG, TOKENIZER, "tokenizer_config.json"];
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
@@ -58,14 +58,14 @@ const DEFAULT_REVISION: &str = "main";
 pub(crate) enum FileSet {
     /// All files that a forward pass needs.
     All,
-    /// Config and tokenizer of the texts without a task; a GGUF file is downloaded whole, and so is a table of vectors whose width no config has.
+    /// Config and tokenizer for texts without a task. A GGUF file is downloaded whole, and so are static embeddings without a config.
     WithoutWeights,
 }
 
 /// Downloads a model's files that are not in the cache, and returns their folder.
 ///
-/// All files are of one commit, the weights last. If they cannot be had, the cached commit of the revision is used, unless the hub says that
-/// the repository or revision does not exist, lacks a file or is not for this account.
+/// All files are of one commit; weights come last. If the download fails, the cached commit of the revision is used, unless the hub says
+/// that the repository or revision does not exist, lacks a file or is not open to this account.
 /// Blocks; may be called from any thread.
 ///
 /// # Errors
@@ -85,7 +85,7 @@ fn blocking<T: Send>(
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| LoadError::io("the network (tokio runtime)", error))?;
             let outcome = runtime.block_on(async { requests(&Download::new(model)?).await });
-            // Does not wait for name servers or locks of other processes.
+            // Without waiting for name servers or locks of other processes.
             runtime.shutdown_background();
             outcome
         });
@@ -133,7 +133,7 @@ impl<'a> Download<'a> {
     async fn get(&self, listing: &Listing, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
         let models = self.model_folders(listing).await?;
         let snapshot = match models {
-            // Not remembered: without the hub, a commit with its weights in the cache has priority.
+            // The commit is not remembered: without the hub, a cached commit with weights has priority.
             Some(models) if files == FileSet::WithoutWeights => {
                 return self.summary_files(listing, &models, dense_path).await;
             }
@@ -161,7 +161,7 @@ impl<'a> Download<'a> {
         follow(request, &meter, self.model.timeout, Kind::Small).await.map_err(|failure| self.failed(LISTING, failure))
     }
 
-    /// A URL of the hub, with the model's between two parts.
+    /// A URL of the hub: path segments before and after the model's id.
     fn url<'u>(&'u self, before: impl IntoIterator<Item = &'u str>, after: impl IntoIterator<Item = &'u str>) -> Url {
         self.client.url(before.into_iter().chain(self.model.id.split('/')).chain(after))
     }
@@ -173,7 +173,7 @@ impl<'a> Download<'a> {
     /// Fetches the small files at the top and in the folders of the model's tensors, and returns the folder of all.
     ///
     /// # Errors
-    /// There is no tokenizer, which is seen before anything is fetched, or a download fails.
+    /// There is no tokenizer, which is checked before any download, or a download fails.
     async fn small_files(&self, listing: &Listing, models: &[String]) -> Result<PathBuf, LoadError> {
         models.iter().try_for_each(|folder| self.require_tokenizer(listing, folder))?;
         let of_model = |folder: &str| -> Vec<String> {
@@ -215,10 +215,7 @@ impl<'a> Download<'a> {
     }
 
     fn require(&self, listing: &Listing, file: &str) -> Result<(), LoadError> {
-        match listing.files.contains(file) {
-            true => Ok(()),
-            false => Err(self.lacks(file, "the repository has no such file")),
-        }
+        if listing.files.contains(file) { Ok(()) } else { Err(self.lacks(file, "the repository has no such file")) }
     }
 
     /// Refuses a repository without a tokenizer before anything is downloaded.
@@ -266,12 +263,12 @@ impl<'a> Download<'a> {
         self.error(file, problem)
     }
 
-    /// A failure to get a file.
+    /// The error of a failed download.
     fn error(&self, file: &str, problem: String) -> LoadError {
         refusal(self.model, &self.endpoint, file, false, &problem)
     }
 
-    /// A file that the repository does not have.
+    /// The error for a file that the repository does not have.
     fn lacks(&self, file: &str, problem: &str) -> LoadError {
         refusal(self.model, &self.endpoint, file, true, problem)
     }

@@ -4,14 +4,14 @@ use super::failure::Failure;
 use reqwest::header::LOCATION;
 use reqwest::{Response, Url};
 
-/// Redirects that are followed for one request; the real hub needs two.
+/// Maximum redirects of one request; the real hub needs two.
 pub(super) const MAX_REDIRECTS: usize = 10;
 
 /// URL of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) url: Url,
-    /// The request has been redirected to no other host than the hub's own, and from HTTPS not to HTTP; only then it may carry the token.
+    /// No redirect led to another host or from HTTPS to HTTP; only then the request may carry the token.
     pub(super) is_hub: bool,
 }
 
@@ -21,9 +21,9 @@ impl Place {
         Self { url, is_hub: true }
     }
 
-    /// Target of the response if it is a redirect. Any form of a `Location` is resolved to a full URL first, and that is compared
-    /// with the hub's by scheme, host and port; from HTTP to HTTPS on the default ports of the same host it stays at the hub. Once a redirect
-    /// has left the hub, none leads back to it.
+    /// Target of the response if it is a redirect. Any form of a `Location` is resolved to a full URL, whose scheme, host and port are
+    /// compared with the hub's. A redirect from HTTP to HTTPS on the default ports of one host stays at the hub. Once a redirect has left
+    /// the hub, none leads back.
     ///
     /// # Errors
     /// It does not lead to an HTTP URL.
@@ -40,19 +40,16 @@ impl Place {
     fn redirected(&self, location: &str) -> Option<Self> {
         let mut url = self.url.join(location).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         let is_hub = self.is_hub && (url.origin() == self.url.origin() || is_upgrade(&self.url, &url));
-        // A user and password in the hub's address are credentials as well.
-        let (user, password) = match is_hub {
-            true => (self.url.username(), self.url.password()),
-            false => ("", None),
-        };
+        // A user and password in the hub's URL are credentials too.
+        let (user, password) = if is_hub { (self.url.username(), self.url.password()) } else { ("", None) };
         url.set_username(user).ok()?;
         url.set_password(password).ok()?;
         Some(Self { url, is_hub })
     }
 }
 
-/// `true` for a redirect from HTTP to HTTPS on the default ports of one host. The token is then encrypted, which it was not before; the other
-/// way round anyone on the network could read it.
+/// `true` for a redirect from HTTP to HTTPS on the default ports of one host, which encrypts the token. In the other direction anyone on the
+/// network could read it.
 fn is_upgrade(from: &Url, to: &Url) -> bool {
     let is_default = |url: &Url, scheme| url.scheme() == scheme && url.port().is_none();
     is_default(from, "http") && is_default(to, "https") && from.host() == to.host()

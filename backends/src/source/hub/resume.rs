@@ -1,4 +1,4 @@
-//! Responses that go on where their connection broke off.
+//! Responses that continue after their connection breaks off.
 
 use super::body::{Body, Piece, start};
 use super::client::{ByteRange, Client, FIRST_DELAY, MAX_ATTEMPTS};
@@ -7,9 +7,9 @@ use super::watch::Meter;
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
 
-/// Bytes after which a broken connection counts as progress: the attempts are then counted anew.
+/// Bytes after which a broken connection counts as progress and resets the number of attempts.
 const PROGRESS: u64 = 64 << 10;
-/// Times that a body may begin again from its first byte, where the server cannot send the rest of the same content.
+/// Maximum restarts of a body from its first byte, if the server cannot send the rest of the same content.
 const MAX_RESTARTS: u32 = 2;
 
 /// The response to GET, whose body is requested again from where it broke off.
@@ -17,11 +17,11 @@ pub(super) struct Answer<'a> {
     client: &'a Client,
     meter: &'a Meter,
     url: Url,
-    /// Number of the first bytes that are wanted; all if absent.
+    /// Number of requested bytes; the whole body if absent.
     first: Option<u64>,
     response: Response,
     content: Content,
-    /// Bytes received of the content.
+    /// Bytes of the content received so far.
     done: u64,
     /// Bytes received since the last break.
     gained: u64,
@@ -33,7 +33,7 @@ pub(super) struct Answer<'a> {
 /// Identity of a body's content.
 #[derive(Debug, PartialEq)]
 struct Content {
-    /// The strong ETag; without one the content cannot be told from another.
+    /// The strong ETag; without one, two contents cannot be distinguished.
     tag: Option<HeaderValue>,
     /// Bytes of the whole, if they are stated.
     total: Option<u64>,
@@ -43,7 +43,7 @@ impl<'a> Answer<'a> {
     /// Requests a whole body, or its first bytes.
     ///
     /// # Errors
-    /// There is no response, or one without success.
+    /// There is no response, or its status is not success.
     pub(super) async fn open(
         client: &'a Client,
         url: Url,
@@ -64,7 +64,7 @@ impl<'a> Answer<'a> {
     /// A whole body of at most `limit` bytes; `seen` is called with the number so far.
     ///
     /// # Errors
-    /// It has more, or breaks off for good.
+    /// The body is longer, or breaks off for good.
     pub(super) async fn whole(mut self, limit: u64, seen: impl Fn(u64)) -> Result<Vec<u8>, Failure> {
         if self.length().is_some_and(|bytes| bytes > limit) {
             return Err(Failure::TooLong(limit));
@@ -73,10 +73,10 @@ impl<'a> Answer<'a> {
         if body.len() as u64 > limit { Err(Failure::TooLong(limit)) } else { Ok(body) }
     }
 
-    /// Requests the rest of the body after `cause` broke it off; `true` if it begins again from its first byte.
+    /// Requests the rest of the body after `cause` broke it off; returns `true` if it begins again from its first byte.
     ///
     /// # Errors
-    /// There were too many attempts without progress, or too many restarts; or the server refuses.
+    /// There were too many attempts without progress or too many restarts, or the server refuses.
     async fn reconnect(&mut self, mut cause: Failure) -> Result<bool, Failure> {
         if std::mem::take(&mut self.gained) >= PROGRESS {
             self.attempts = 0;
@@ -93,7 +93,7 @@ impl<'a> Answer<'a> {
                     self.response = response;
                     return Ok(false);
                 }
-                // A part of another content, or another part.
+                // Another range, or a range of another content.
                 Ok(response) if start > 0 && response.status() == StatusCode::PARTIAL_CONTENT => {
                     self.content.tag = None;
                 }

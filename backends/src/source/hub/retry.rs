@@ -3,8 +3,8 @@
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use std::time::{Duration, SystemTime};
 
-/// The wait that a refusal asks for: that of `Retry-After`, in seconds or as a date, with the statuses 429 and 503; or else that of the
-/// `RateLimit` header with 429, as the hub sends it: `"api";r=0;t=55`.
+/// The wait that a refusal asks for: `Retry-After`, in seconds or as a date, with the statuses 429 and 503; else, with 429, the
+/// `RateLimit` header as the hub sends it: `"api";r=0;t=55`.
 pub(super) fn asked(status: u16, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let after = text(RETRY_AFTER.as_str()).and_then(|value| retry_after(value, now));
@@ -23,7 +23,7 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Seconds until a limit is reset of which nothing remains.
+/// Time until an exhausted limit is reset.
 fn rate_limit(value: &str) -> Option<Duration> {
     let field = |name: &str| {
         value

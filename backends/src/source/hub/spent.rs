@@ -7,14 +7,14 @@ use crate::source::names::max_bytes;
 use std::cell::Cell;
 use std::path::Path;
 
-/// Files of one model that are downloaded; those in shards have up to some hundred.
+/// Maximum number of downloaded files of one model; sharded models have up to some hundred.
 const MAX_FILES: u64 = 2_000;
-/// Bytes of all files of one model that are not weights; the largest known have about 50 MB together.
+/// Maximum bytes of all files of one model except weights; the largest known total is about 50 MB.
 const MAX_SMALL_BYTES: u64 = 256 << 20;
-/// Bytes of all headers of one model's tensors, where those alone are read; a model with 10,000 tensors has a megabyte.
+/// Maximum bytes of all tensor headers of one model, if only headers are read; a model with 10,000 tensors has a megabyte.
 const MAX_HEADER_BYTES: u64 = 128 << 20;
 
-/// What has been downloaded of one model.
+/// Files and bytes that have been downloaded of one model.
 #[derive(Default)]
 pub(super) struct Spent {
     files: Cell<u64>,
@@ -25,36 +25,37 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Counts a header of tensors before it is read.
+    /// Counts a tensor header before it is read.
     ///
     /// # Errors
-    /// It is too much with those before.
+    /// The headers exceed the limit.
     pub(super) fn add_header(&self, bytes: u64) -> Result<(), Failure> {
         self.headers.set(self.headers.get().saturating_add(bytes));
-        match self.headers.get() > MAX_HEADER_BYTES {
-            true => Err(Failure::Answer(format!(
-                "the tensor headers of the model exceed the limit of {MAX_HEADER_BYTES} bytes in all"
-            ))),
-            false => self.add_file(),
+        if self.headers.get() > MAX_HEADER_BYTES {
+            let problem =
+                format!("the tensor headers of the model exceed the limit of {MAX_HEADER_BYTES} bytes in all");
+            return Err(Failure::Answer(problem));
         }
+        self.add_file()
     }
 
     /// Counts a file before it is asked for.
     ///
     /// # Errors
-    /// There are too many.
+    /// The files exceed the limit.
     pub(super) fn add_file(&self) -> Result<(), Failure> {
         self.files.set(self.files.get() + 1);
-        match self.files.get() > MAX_FILES {
-            true => Err(Failure::Answer(format!("the model needs more files than the limit of {MAX_FILES}"))),
-            false => Ok(()),
+        if self.files.get() > MAX_FILES {
+            Err(Failure::Answer(format!("the model needs more files than the limit of {MAX_FILES}")))
+        } else {
+            Ok(())
         }
     }
 
-    /// Bytes that a file may have, by its kind, its stated size and what is left of the sum.
+    /// Bytes that a file may have, by its kind, its stated size and the rest of the total limit.
     ///
     /// # Errors
-    /// It is stated to have more, or those of weights are not stated.
+    /// The stated size is larger, or weights have no stated size.
     pub(super) fn limit(&self, file: &str, size: Option<u64>) -> Result<u64, Failure> {
         if is_weights(file) {
             return size.ok_or_else(|| {
@@ -75,7 +76,7 @@ impl Spent {
         }
     }
 
-    /// Counts the bytes of a file that came.
+    /// Counts the bytes of a downloaded file.
     pub(super) fn add_bytes(&self, file: &str, bytes: u64) {
         if !is_weights(file) {
             self.small.set(self.small.get().saturating_add(bytes));

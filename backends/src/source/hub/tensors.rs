@@ -24,7 +24,7 @@ impl Download<'_> {
         Ok(snapshot)
     }
 
-    /// Fetches the same for a summary, which is of the texts without a task: without weights, unless they alone say how wide a table is.
+    /// Fetches the files for a summary of the model for texts without a task: no weights, unless only they have the embeddings' width.
     pub(super) async fn summary_files(
         &self,
         listing: &Listing,
@@ -72,7 +72,7 @@ impl Download<'_> {
     }
 }
 
-/// `true` for a file of a module's folder that loading may read.
+/// `true` for a file in a module's folder that loading may read.
 fn is_module_file(name: &str) -> bool {
     TensorFormat::ALL.iter().any(|format| name == format.single()) || (name.ends_with(".json") && !name.contains('/'))
 }

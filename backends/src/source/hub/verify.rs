@@ -12,7 +12,7 @@ use std::path::Path;
 /// Checks that a downloaded file has the announced size and is a complete file of the kind in its name.
 ///
 /// # Errors
-/// The reason why it is not.
+/// The reason why the file is not valid.
 pub(crate) fn check(path: &Path, file: &str, announced: Option<u64>) -> Result<(), String> {
     let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
     if let Some(announced) = announced.filter(|&announced| announced != size) {
@@ -41,7 +41,7 @@ fn check_tensors(format: TensorFormat, path: &Path, file: &str) -> Result<(), St
     TensorFiles::single(format, file, bytes).map(drop).map_err(|error| error.to_string())
 }
 
-/// The beginning of a file that is text, as the rest of a sentence: an error page names the cause.
+/// The beginning of a text file, as the rest of a sentence: an error page names the cause.
 fn beginning(path: &Path) -> String {
     /// Bytes shown.
     const SHOWN: u64 = 80;

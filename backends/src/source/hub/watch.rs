@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 
 /// Interval between checks of a download.
 const TICK: Duration = Duration::from_millis(200);
-/// Times of silence after which a small answer has to be whole; 5 minutes by default.
+/// Time limit of a small response, as a multiple of the timeout; 5 minutes by default.
 const SMALL_TIMES: u32 = 10;
-/// Times of silence over which the rate of a file is measured; longer than a silence, which has its own message.
+/// Time over which the rate of a file is measured, as a multiple of the timeout; longer than 1, since silence has its own message.
 const RATE_TIMES: u32 = 2;
-/// Bytes per second of a file below which it is given up: slower than any line on which a model would be downloaded.
+/// Minimum bytes per second of a file: slower than any line on which a model would be downloaded.
 const MIN_RATE: u64 = 8 << 10;
 
 /// Progress of one file's download.
 pub(crate) struct Meter {
     /// Hidden if there is no terminal.
     bar: ProgressBar,
-    /// Bytes of the file so far; fewer after it began again.
+    /// Bytes of the file so far; reset when the body begins again.
     completed: Cell<u64>,
     /// Bytes received in all.
     received: Cell<u64>,
-    /// A wait that the server asked for is under way.
+    /// The download waits because the server asked for it.
     is_waiting: Cell<bool>,
 }
 
@@ -43,19 +43,19 @@ impl Meter {
         Self { bar, completed: Cell::default(), received: Cell::default(), is_waiting: Cell::default() }
     }
 
-    /// Shows how many bytes the file has.
+    /// Sets the length of the file.
     pub(crate) fn set_length(&self, bytes: u64) {
         self.bar.set_length(bytes);
     }
 
-    /// Notes how many bytes of the file have come.
+    /// Sets the number of received bytes of the file.
     pub(crate) fn set_completed(&self, bytes: u64) {
         let before = self.completed.replace(bytes);
         self.received.set(self.received.get().saturating_add(bytes.saturating_sub(before)));
         self.bar.set_position(bytes);
     }
 
-    /// Waits because the server asked for it; that does not count as silence.
+    /// Waits because the server asked for it, which does not count as silence.
     pub(crate) async fn wait(&self, time: Duration) {
         self.is_waiting.set(true);
         tokio::time::sleep(time).await;
@@ -69,20 +69,19 @@ impl Drop for Meter {
     }
 }
 
-/// Kind of an answer, by which its time is bounded.
+/// Kind of a response, which decides its time limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    /// An answer that is read into memory; it has to be whole after a time.
+    /// A response that is read into memory; it has a time limit.
     Small,
-    /// A file; it has to come at a rate.
+    /// A file; it has a minimum rate.
     File,
 }
 
-/// Waits for a request while it makes progress. The client has no time limit of its own, neither for an answer nor for its
-/// parts.
+/// Waits for a request while it makes progress. The client itself has no timeouts.
 ///
 /// # Errors
-/// The request failed, or made no progress for `silence`, or too little.
+/// The request failed, made no progress for `silence`, or was too slow.
 pub(crate) async fn follow<T>(
     request: impl Future<Output = Result<T, Failure>>,
     meter: &Meter,
@@ -129,11 +128,11 @@ pub(crate) async fn follow<T>(
     }
 }
 
-/// Locks a file's download, until the returned file is dropped, and waits for another process that has it while that one's download
-/// makes progress.
+/// Locks a file's download until the returned file is dropped. Waits for another process that has the lock while its download makes
+/// progress.
 ///
 /// # Errors
-/// It made no progress for `silence`, or the lock file cannot be opened.
+/// The other process made no progress for `silence`, or the lock file cannot be opened.
 pub(crate) async fn lock_file(lock: &Path, blob: &Path, silence: Duration) -> Result<File, Failure> {
     let incomplete = incomplete(blob);
     let folder = lock.parent().unwrap_or(lock);
@@ -163,7 +162,7 @@ pub(crate) async fn lock_file(lock: &Path, blob: &Path, silence: Duration) -> Re
     }
 }
 
-/// Locks the download of this model into the cache against other servers, until the returned file is dropped. `None` if the
+/// Locks the download of this model into the cache against other servers until the returned file is dropped. `None` if the
 /// cache cannot be written to.
 pub(crate) async fn lock_model(cache: &Cache, model: &str) -> Option<File> {
     let folder = cache.locks();

@@ -1,5 +1,5 @@
-//! Files in the hub's storage for large files, by its own client. That client reads whatever the storage sends: what it takes of memory is
-//! watched from here.
+//! Downloads from Xet, the hub's storage for large files, by its own client. That client reads whatever the storage sends, so its memory
+//! is watched here.
 
 use super::body::{Body, Piece};
 use super::client::Client;
@@ -12,27 +12,27 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xet::xet_session::{XetConfig, XetDownloadStream, XetDownloadStreamGroup, XetFileInfo, XetSessionBuilder};
 
-/// Bytes of the response with the storage's token; it has some hundred.
+/// Maximum bytes of the response with the storage token; it has some hundred.
 const MAX_TOKEN_BYTES: u64 = 64 << 10;
-/// Bytes of a file that the client holds before they are written: several seconds of a fast line.
+/// Buffer of the client for data that is not yet written: several seconds of a fast line.
 const BUFFER: &str = "512mb";
-/// Bytes of memory that the process may take more than before while a file comes: the buffer, what it is unpacked to, and the plan of a
+/// Maximum growth of the process's memory during the download of a file, in bytes: the buffer, the unpacked data, and the plan of a
 /// large file.
 const MAX_GROWTH: u64 = 3 << 29;
 /// Interval between looks at the memory.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time before its end in which a token counts as expired.
+/// Seconds before the end of a token's validity at which it counts as expired.
 const MARGIN: u64 = 60;
 
-/// A file that comes from the storage.
+/// A file that is downloaded from the storage.
 pub(super) struct XetFile<'a> {
     client: &'a Client,
     meter: &'a Meter,
-    /// Where a token for the storage is given.
+    /// URL that gives a token for the storage.
     token_url: Url,
     hash: String,
     size: u64,
-    /// Bytes that have come.
+    /// Bytes received so far.
     done: u64,
     opened: Opened,
     memory: Memory,
@@ -42,9 +42,9 @@ pub(super) struct XetFile<'a> {
 struct Opened {
     group: XetDownloadStreamGroup,
     stream: XetDownloadStream,
-    /// Bytes of the file before it.
+    /// Offset in the file.
     start: u64,
-    /// Seconds since 1970.
+    /// Expiry of the token, in seconds since 1970.
     expires: u64,
 }
 
@@ -85,7 +85,7 @@ impl Body for XetFile<'_> {
                     self.done += piece.as_ref().map_or(0, |piece| piece.len() as u64);
                     return Ok(piece.map(Piece::Bytes));
                 }
-                // The client could ask for tokens by itself, but would follow redirects with that of the hub.
+                // The client could request tokens by itself, but would follow redirects with the hub's token.
                 Err(_) if self.opened.is_expired() && self.opened.start < self.done && self.done < self.size => {
                     let rest = self.done..self.size;
                     let opened = Opened::new(self.client, &self.token_url, &self.hash, rest, self.meter);
@@ -108,7 +108,7 @@ impl Opened {
         let answer = Answer::open(client, token_url.clone(), None, meter).await?.whole(MAX_TOKEN_BYTES, |_| ()).await?;
         let token: Token = serde_json::from_slice(&answer)
             .map_err(|error| Failure::Xet(format!("the response with the storage token is malformed: {error}")))?;
-        // The client takes URLs of folders and of memory too, and creates what is not there.
+        // The client would also accept URLs of folders and of memory, and create them.
         if !Url::parse(&token.cas_url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
             return Err(Failure::Xet(format!("the storage URL {:.200?} is not an HTTP URL", token.cas_url)));
         }
@@ -143,9 +143,9 @@ impl Drop for Opened {
     }
 }
 
-/// Memory of the process before a file comes.
+/// Memory of the process before a download.
 struct Memory {
-    /// Bytes; absent where the system does not say.
+    /// Bytes; `None` if the system does not report them.
     before: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Memory {
         Self { before: resident() }
     }
 
-    /// Waits for work while the process does not grow by too much.
+    /// Waits for work, and fails if the process grows beyond the limit.
     async fn watch<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::select! {
             biased;
@@ -171,7 +171,7 @@ impl Memory {
     }
 }
 
-/// Bytes of memory that the process has.
+/// Resident memory of the process, in bytes.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

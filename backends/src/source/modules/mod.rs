@@ -1,4 +1,4 @@
-//! The modules of a model of sentence-transformers, as `modules.json` and a Router list them.
+//! The modules of a sentence-transformers model, as listed by `modules.json` and a Router.
 
 pub(crate) mod router;
 pub(crate) mod ways;
@@ -12,9 +12,9 @@ use std::borrow::Cow;
 /// The list of a model's modules.
 pub(crate) const MODULES: &str = "modules.json";
 
-/// Modules of a model at most; each is looked at for every task.
+/// Maximum modules of a model; each is visited for every task.
 const MAX_MODULES: usize = 64;
-/// Bytes of a module's class, and of its path, at most: each route and each task has a copy.
+/// Maximum bytes of a module's class and of its path: each route and each task has a copy.
 const MAX_NAME: usize = 256;
 /// Prefix of the class names of sentence-transformers.
 pub(crate) const LIBRARY: &str = "sentence_transformers.";
@@ -39,15 +39,15 @@ pub(crate) struct Module {
     pub(crate) path: String,
     /// The file that lists it.
     pub(crate) file: String,
-    /// Its name there, for messages.
+    /// The module's name in that file, for messages.
     pub(crate) name: String,
 }
 
 impl Module {
-    /// A module in a folder inside of another, which is empty for the top.
+    /// A module in the folder `path` inside `folder`, which is empty for the top.
     ///
     /// # Errors
-    /// A name is too long, or the folder is outside of the model's.
+    /// A name is too long, or the folder is outside the model's folder.
     fn new((file, name): (&str, String), class: String, folder: &str, path: &str) -> Result<Self, LoadError> {
         for (what, length) in [("class", class.len()), ("path", path.len())] {
             if length > MAX_NAME {
@@ -85,17 +85,17 @@ impl Module {
         modules.iter().enumerate().map(module).collect::<Result<_, _>>().map(Some)
     }
 
-    /// The name of its class without the Python module, whoever wrote it.
+    /// The class name without its Python module, of any library.
     pub(crate) fn short_class(&self) -> &str {
         self.class.rsplit('.').next().unwrap_or_default()
     }
 
-    /// The same of a class of sentence-transformers alone.
+    /// The class name without its Python module; `None` unless it is a class of sentence-transformers.
     pub(crate) fn library_class(&self) -> Option<&str> {
         self.class.starts_with(LIBRARY).then(|| self.short_class())
     }
 
-    /// `true` if it sends texts through the modules of their task.
+    /// `true` if the module sends texts through the modules of their task.
     pub(crate) fn is_router(&self) -> bool {
         matches!(self.library_class(), Some("Router" | "Asym"))
     }

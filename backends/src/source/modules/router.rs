@@ -1,18 +1,18 @@
-//! sentence-transformers' Router: modules that a text goes through by its task, such as `query` and `document`. Asym is what older
-//! versions have in its place.
+//! sentence-transformers' Router: modules that a text goes through by its task, such as `query` and `document`. Older versions call it
+//! Asym.
 
 use super::{ListFiles, Module};
 use crate::LoadError;
 use crate::json::{Fields, names_in_order, parse_json};
 use crate::source::names::inside;
 
-/// The config, and the file that Asym has it in.
+/// Names of the config: of a Router, and of an Asym.
 const CONFIGS: [&str; 2] = ["router_config.json", "config.json"];
-/// Routes of a router at most, modules of a route, and mappings.
+/// Maximum routes of a router, modules of a route, and mappings.
 const MAX_ROUTES: usize = 16;
 const MAX_MODULES: usize = 16;
 const MAX_MAPPINGS: usize = 64;
-/// Bytes of the name of a route or task at most; messages and answers repeat it.
+/// Maximum bytes of the name of a route or task; messages and answers repeat it.
 const MAX_NAME: usize = 128;
 /// The modality of all texts.
 const TEXT: &str = "text";
@@ -23,9 +23,9 @@ pub(crate) struct Router {
     /// The file of its config.
     file: String,
     routes: Vec<Route>,
-    /// Of texts, those of a task that are in the file for texts before those for any modality.
+    /// Mappings of texts; of one task, mappings for texts come before mappings for any modality.
     mappings: Vec<Mapping>,
-    /// The route of texts that nothing else leads to one.
+    /// The default route, for texts without a task.
     default: Option<String>,
 }
 
@@ -36,25 +36,25 @@ struct Route {
     modules: Vec<Module>,
 }
 
-/// A route's name and the file that has it, for messages.
+/// A route's name and its file, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteName {
     pub(crate) file: String,
     pub(crate) name: String,
 }
 
-/// The route that texts of a task take whatever it is called.
+/// A task and the route of its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mapping {
-    /// `None` for any.
+    /// `None` for any task.
     task: Option<String>,
     route: String,
 }
 
 impl Router {
-    /// Places of the config of a router in a folder, which is empty for the top; the first counts.
+    /// Paths of the config of a router in a folder, which is empty for the top; the first that exists is read.
     pub(crate) fn configs(folder: &str) -> impl Iterator<Item = String> {
-        // At the top, the older is the config of a transformer.
+        // At the top, `config.json` is the config of a transformer.
         let files = CONFIGS.into_iter().take(if folder.is_empty() { 1 } else { CONFIGS.len() });
         files.map(|file| inside(folder, file))
     }
@@ -103,7 +103,7 @@ impl Router {
         }
     }
 
-    /// The tasks that a text may have: the names of the routes, and those of the mappings.
+    /// The tasks that a text may have: the names of the routes and the tasks of the mappings.
     pub(super) fn tasks(&self) -> Vec<&str> {
         let mut tasks: Vec<&str> = self.routes.iter().map(|route| route.name.as_str()).collect();
         for task in self.mappings.iter().filter_map(|mapping| mapping.task.as_deref()) {
@@ -114,8 +114,8 @@ impl Router {
         tasks
     }
 
-    /// The route of texts of a task and its modules, in the order of priority that sentence-transformers has: mappings of the task, mappings of
-    /// any task, the route of the task's name, a route for texts, and without a task the default route.
+    /// The route of texts of a task and its modules, with the priorities of sentence-transformers: a mapping of the task, a mapping of any
+    /// task, the route of the task's name, a route for texts, and without a task the default route.
     pub(super) fn route(&self, task: Option<&str>) -> Option<(RouteName, &[Module])> {
         let mapped = |task: Option<&str>| self.mappings.iter().find(|mapping| mapping.task.as_deref() == task);
         let mapped = mapped(task).or_else(|| mapped(None)).map(|mapping| mapping.route.as_str());
@@ -136,7 +136,7 @@ fn routes((file, fields): (&str, &Fields<'_>), names: Vec<String>, folder: &str)
     for name in names {
         let modules: Vec<String> = structure.required(&name)?;
         if routes.len() == MAX_ROUTES || modules.len() > MAX_MODULES {
-            let supported = format!("{MAX_ROUTES} routes of {MAX_MODULES} modules");
+            let supported = format!("at most {MAX_ROUTES} routes of {MAX_MODULES} modules");
             return Err(fields.unsupported("structure", "with more routes or modules", supported));
         }
         check_name(fields, "structure", &name)?;
@@ -149,7 +149,7 @@ fn routes((file, fields): (&str, &Fields<'_>), names: Vec<String>, folder: &str)
 /// Checks the name of a route or task.
 ///
 /// # Errors
-/// It is too long.
+/// The name is too long.
 fn check_name(fields: &Fields<'_>, field: &str, name: &str) -> Result<(), LoadError> {
     match name.len() {
         ..=MAX_NAME => Ok(()),
@@ -157,17 +157,17 @@ fn check_name(fields: &Fields<'_>, field: &str, name: &str) -> Result<(), LoadEr
     }
 }
 
-/// The mappings that texts may take; a key is a pair as Python writes it.
+/// The mappings for texts. A key is a pair in Python's syntax.
 ///
 /// # Errors
-/// A key is of another form.
+/// A key has another form.
 fn mappings_of(parameters: &Fields<'_>) -> Result<Vec<Mapping>, LoadError> {
     let Some(mappings) = parameters.object("route_mappings")? else { return Ok(vec![]) };
     let (mut of_texts, mut of_all) = (Vec::new(), Vec::new());
     for (index, (key, _)) in mappings.entries().enumerate() {
         let route: String = mappings.required(key)?;
         if index == MAX_MAPPINGS {
-            let supported = format!("{MAX_MAPPINGS} at most");
+            let supported = format!("at most {MAX_MAPPINGS}");
             return Err(parameters.unsupported("route_mappings", "with more mappings", supported));
         }
         let Some((task, modality)) = pair(key) else {
@@ -185,16 +185,16 @@ fn mappings_of(parameters: &Fields<'_>) -> Result<Vec<Mapping>, LoadError> {
     Ok(of_texts)
 }
 
-/// The second of the pair that is the key of a mapping.
+/// The modality in the key of a mapping.
 #[derive(Debug, PartialEq, Eq)]
 enum Modality {
     Any,
     Named(String),
-    /// Never those of a text alone.
+    /// Several modalities, which no text has.
     Several,
 }
 
-/// A pair of a task or None and a modality, several of them or None.
+/// Parses a pair of a task or `None`, and a modality, several of them or `None`.
 fn pair(key: &str) -> Option<(Option<String>, Modality)> {
     let (task, modality) = key.strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
     let modality = modality.trim();
@@ -205,7 +205,7 @@ fn pair(key: &str) -> Option<(Option<String>, Modality)> {
     Some((name(task)?, modality))
 }
 
-/// A string in quotes without others inside, or None.
+/// Parses a quoted string without quotes inside, or `None`.
 fn name(text: &str) -> Option<Option<String>> {
     let text = text.trim();
     if text == "None" {

@@ -1,25 +1,25 @@
-//! The ways of texts through a model: the modules that those of each task go through, one after another.
+//! The ways of texts through a model: for each task, the modules that its texts go through, one after another.
 //!
-//! A model without a Router has one way. With one, a way goes through the modules before the Router, those of a route, and those behind it.
-//! Ways that begin with the same tensors and pool them alike are of one *part* of the model.
+//! A model without a Router has one way. With a Router, a way goes through the modules before it, the modules of a route, and the modules
+//! after it. Ways that begin with the same tensors and the same pooling belong to one *sub-model*.
 
 use super::router::{RouteName, Router};
 use super::{ListFiles, Module};
 use crate::LoadError;
 
-/// The ways of a model by the number of the task; the first is that of texts without one.
+/// The ways of a model by the number of the task; number 0 is for texts without a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ways(pub(crate) Vec<Way>);
 
 /// Modules that texts go through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// Empty for texts without one.
+    /// The task; empty for texts without one.
     pub(crate) task: String,
     /// The route that the task leads to; `None` in a model without a Router.
     pub(crate) route: Option<RouteName>,
     pub(crate) modules: Vec<Module>,
-    /// Index of the part; a part has an index after those of the ways before.
+    /// Index of the sub-model; sub-models are numbered in the order of their first way.
     pub(crate) part: usize,
 }
 
@@ -27,7 +27,7 @@ impl Ways {
     /// Reads `modules.json`; `None` where there is none.
     ///
     /// # Errors
-    /// The file is malformed, or that of a Router is.
+    /// The file or the config of a Router is malformed.
     pub(crate) fn read(files: &dyn ListFiles) -> Result<Option<Self>, LoadError> {
         let Some(modules) = Module::list(files)? else { return Ok(None) };
         let Some(place) = modules.iter().position(Module::is_router) else {
@@ -45,12 +45,12 @@ impl Ways {
         Ok(Some(Self(ways)))
     }
 
-    /// The first way of each part.
+    /// The first way of each sub-model.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Way> {
         (0..).map_while(|part| self.0.iter().find(|way| way.part == part))
     }
 
-    /// `true` for a model of one part whose files are at the top.
+    /// `true` for a single model whose files are at the top.
     pub(crate) fn is_plain(&self) -> bool {
         let mut parts = self.parts();
         self.0.len() == 1 || parts.next().is_none_or(|way| way.folder().is_empty()) && parts.next().is_none()
@@ -58,25 +58,24 @@ impl Ways {
 }
 
 impl Way {
-    /// The folder of its tensors; empty for the top.
+    /// The folder of the tensors; empty for the top.
     pub(crate) fn folder(&self) -> &str {
         self.modules.first().map_or("", |module| &module.path)
     }
 
-    /// `true` if the vectors at its end have unit length; nothing else may stand behind a Normalize.
+    /// `true` if the way ends with a Normalize, so that its vectors have unit length.
     pub(crate) fn normalizes(&self) -> bool {
         self.modules.last().is_some_and(|module| module.short_class() == "Normalize")
     }
 }
 
-/// `true` for ways of one part: the same table of vectors, or the same Transformer with the same Pooling; one whose own pooler pools
-/// needs none.
+/// `true` for ways of one sub-model: the same static embeddings, or the same Transformer with the same Pooling or with its own pooler.
 fn begin_alike(one: &[Module], other: &[Module]) -> bool {
     let is_table = one.first().is_some_and(|module| module.library_class() == Some("StaticEmbedding"));
     one.first() == other.first() && (is_table || pooling(one) == pooling(other))
 }
 
-/// The module that makes one vector of a text's states.
+/// The module that pools a text's states.
 fn pooling(modules: &[Module]) -> Option<&Module> {
     modules.get(1).filter(|module| matches!(module.library_class(), Some("Pooling" | "LogitScore")))
 }

@@ -182,7 +182,7 @@ fn a_pair_within_a_number_of_tokens_loses_those_of_the_document() {
         };
         assert_eq!(cut, [&whole[..=query], kept].concat());
         let message = problem(encode(&encoder, pair(&long), &within(query + 1)));
-        assert!(message.contains(&format!("no room behind a query of {} tokens", query + 1)), "{message}");
+        assert!(message.contains(&format!("no room after a query of {} tokens", query + 1)), "{message}");
         assert_eq!(
             encode(&encoder, pair("tide"), &within(1000)).unwrap(),
             encode(&encoder, pair("tide"), &options()).unwrap()

@@ -21,7 +21,7 @@ fn a_text_that_becomes_far_longer_than_it_is_is_refused() {
     let refused = growth.check_text(&tokenizer, &ligature()).unwrap_err();
     assert_eq!(
         refused,
-        "has 300000 bytes, of which normalisation makes more than 2400000; the limit is 8 times the length, or 1048576"
+        "has 300000 bytes, which normalisation expands to more than 2400000; the limit is 8 times the length, or 1048576"
     );
     growth.check_text(&tokenizer, &ligature()[..90_000]).unwrap();
     growth.check_text(&tokenizer, &"long ".repeat(100_000)).unwrap();

@@ -64,7 +64,7 @@ fn limits_hold_for_all_parts_and_parts_need_tokenizers() {
     let limited = |limit| Engine::new(parts().0, EngineConfig { max_input_length: Some(limit), ..config() });
     let lengths = |limit| limited(limit).unwrap().info().parts().map(|part| part.max_input_length).collect::<Vec<_>>();
     assert_eq!((lengths(4), lengths(100)), (vec![4, 4], vec![100, 9]));
-    assert!(limited(501).err().unwrap().to_string().contains("500 tokens at most"));
+    assert!(limited(501).err().unwrap().to_string().contains("limit is 500 tokens"));
     let model = LoadedModel { further_tokenizers: vec![], ..parts().0 };
     assert!(Engine::new(model, config()).err().unwrap().to_string().contains("not as many tokenizers as parts"));
 }

@@ -69,7 +69,7 @@ fn normalisers_that_multiply_a_text_are_refused() {
         ),
         (json!({"type": "Precompiled", "precompiled_charsmap": charsmap(1 << 31, b"")}), "that is cut"),
         (json!({"type": "Precompiled", "precompiled_charsmap": charsmap(4, &[b'a'; 5000])}), "1024 bytes of one"),
-        (json!({"type": "Precompiled", "precompiled_charsmap": "?"}), "no base64"),
+        (json!({"type": "Precompiled", "precompiled_charsmap": "?"}), "not base64"),
         (json!({"type": "Fold"}), "`normalizer`: "),
         (json!([vec![0; 20_000]]), "more than 10000 values"),
     ] {

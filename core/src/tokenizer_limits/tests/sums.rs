@@ -31,7 +31,7 @@ fn tries_are_counted_over_all_tokenizers() {
     check(&mut sums).unwrap();
     let (refused, limit) = (check(&mut sums).unwrap_err(), (128 << 20) + 2000 * 2048);
     assert!(refused.starts_with("has 1000 pieces whose trie takes 8"), "{refused}");
-    assert!(refused.contains("those of all tokenizers of the model 17"), "{refused}");
+    assert!(refused.contains("the tries of all tokenizers of the model take 17"), "{refused}");
     assert!(refused.ends_with(&format!("the limit is {limit}")), "{refused}");
 }
 

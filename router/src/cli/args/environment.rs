@@ -1,8 +1,8 @@
 //! Environment variables of the flags.
 //!
-//! The variable of a flag is its name with `PREFOLD_` before it, of a subcommand's flag with the
-//! subcommand's name too, as `PREFOLD_BENCH_`. Names that text-embeddings-inference and Hugging Face's tools
-//! use are read too, after it. Other names without a prefix are not: `TASK` or `DEVICE` may be anybody's.
+//! A flag's variable is `PREFOLD_` and its name; for a subcommand, the prefix is `PREFOLD_BENCH_` or similar. Names of
+//! text-embeddings-inference and Hugging Face's tools are read after it. Other names without the prefix are not: `TASK`
+//! may be anybody's.
 
 use super::messages::{sentence, without_value};
 use crate::cli::config_file::differ_by_one;
@@ -55,7 +55,7 @@ const SHARED: [&str; 31] = [
 /// Older names of shared variables. The newer one has priority, as in Hugging Face's tools.
 const OLDER: [(&str, &str); 1] = [("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")];
 
-/// The command with the variable of each flag: of its names the first that is set. A flag's `-1` is its value.
+/// The command with the variable of each flag: the first of its names that is set. A `-1` after a flag is its value.
 pub(super) fn with_variables(command: Command) -> Command {
     let command = command.mut_args(|flag| {
         let takes_values = flag.get_long().is_some() && flag.get_action().takes_values();
@@ -82,12 +82,12 @@ fn with_variable(flag: Arg, names: &[String]) -> Arg {
     }
 }
 
-/// A flag's or subcommand's name as a part of a variable's.
+/// A flag's or subcommand's name as part of a variable name.
 fn in_variable(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
 
-/// The variables of a flag as it was declared, the first one first.
+/// The variables of a declared flag, in order of priority.
 pub(crate) fn names(declared: &Arg) -> Vec<String> {
     let Some(own) = declared.get_env().map(|name| name.to_string_lossy().into_owned()) else { return Vec::new() };
     let long = declared.get_long().unwrap_or_default();
@@ -108,17 +108,17 @@ fn counts(name: &str) -> bool {
     }
 }
 
-/// Variables by which libraries choose their numbers of threads, with the least value that means something to them. They start as many as
-/// they are told, and tokio panics where its number is none.
+/// Variables from which libraries read their numbers of threads, with the smallest valid value. They start that many
+/// threads, and tokio panics on an invalid value.
 const THREADS: [(&str, usize); 2] = [("RAYON_NUM_THREADS", 0), ("TOKIO_WORKER_THREADS", 1)];
 
-/// Threads at most that such a variable may ask for: more than the cores of any machine gain nothing.
+/// Maximum threads in such a variable: more threads than cores gain nothing.
 const MAX_THREADS: usize = 1024;
 
-/// Checks the variables that libraries read, of those that `value` has.
+/// Checks the variables that libraries read, as `value` returns them.
 ///
 /// # Errors
-/// A sentence about one that is no number of threads.
+/// A sentence about a variable that is not a valid number of threads.
 pub(super) fn check_threads(value: impl Fn(&str) -> Option<OsString>) -> Result<(), String> {
     for (name, least) in THREADS {
         let given = value(name).map(|value| value.to_string_lossy().into_owned());
@@ -139,12 +139,12 @@ pub(super) fn check_threads(value: impl Fn(&str) -> Option<OsString>) -> Result<
 /// Variables with the prefix that belong to another program of this project.
 const OF_OTHERS: [&str; 1] = ["PREFOLD_FAULTS"];
 
-/// The variables of the process that are texts.
+/// The variables of the process whose names are UTF-8.
 pub(super) fn set() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
 }
 
-/// A sentence about each variable with the prefix that no flag of the command or of a subcommand has, without its value, which may be a secret.
+/// A sentence about each variable with the prefix that matches no flag, without its value, which may be a secret.
 pub(super) fn unknown(command: &Command, variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
     let known = all_names(command);
     let is_stray = |(name, value): &(String, String)| {
@@ -156,14 +156,14 @@ pub(super) fn unknown(command: &Command, variables: impl IntoIterator<Item = (St
     let sentence = |name: String| {
         let hint = match known.iter().find(|known| differ_by_one(known, &name)) {
             Some(meant) => format!("; is {meant} meant?"),
-            None => " (prefold --help has them all)".to_owned(),
+            None => " (prefold --help lists all flags)".to_owned(),
         };
-        format!("the environment variable {name} is no flag's and is ignored{hint}")
+        format!("the environment variable {name} matches no flag and is ignored{hint}")
     };
     strays.into_iter().map(sentence).collect()
 }
 
-/// The variables of all flags, those of subcommands too.
+/// The variables of all flags, subcommands included.
 fn all_names(command: &Command) -> Vec<String> {
     let own = command.get_arguments().flat_map(names);
     let of_subcommands = command.get_subcommands().flat_map(|subcommand| {
@@ -177,7 +177,7 @@ fn all_names(command: &Command) -> Vec<String> {
     own.chain(of_subcommands).collect()
 }
 
-/// True for what Kubernetes sets for services whose names begin with prefold: `PREFOLD_SERVICE_HOST`, `PREFOLD_PORT_3000_TCP_ADDR`.
+/// True for Kubernetes' variables of services whose names begin with prefold: `PREFOLD_SERVICE_HOST`, `PREFOLD_PORT_3000_TCP_ADDR`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
     let of_a_port = || {
         let rest = name.split_once("_PORT_").map_or("", |(_, rest)| rest);
@@ -191,7 +191,7 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
         || of_a_port()
 }
 
-/// The error with the variable that the value at fault comes from, if it is from one.
+/// The error with the variable that the value at fault comes from, if any.
 pub(super) fn name_variable(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return error };
     command.build();
@@ -219,7 +219,7 @@ fn is_given(flag: &Arg, arguments: &[OsString]) -> bool {
     arguments.iter().filter_map(|argument| argument.to_str()).any(is_flag)
 }
 
-/// The flags whose values come from variables, with these.
+/// The flags whose values come from variables, each with its variable.
 pub(super) fn origins(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
     let from_environment = |flag: &&Arg| matches.value_source(flag.get_id().as_str()) == Some(ValueSource::EnvVariable);
     let origin = |flag: &Arg| Some((flag.get_long()?.to_owned(), flag.get_env()?.to_string_lossy().into_owned()));

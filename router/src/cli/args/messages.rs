@@ -3,7 +3,7 @@
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
-/// The message without the value at fault, which is a secret.
+/// The message without the invalid value, which is a secret.
 pub(super) fn without_value(error: &clap::Error) -> String {
     let message = error.to_string();
     match error.get(ContextKind::InvalidValue) {
@@ -15,7 +15,7 @@ pub(super) fn without_value(error: &clap::Error) -> String {
     }
 }
 
-/// The message, without the value at fault where `command` has its flag and that is a secret's.
+/// The message, without the invalid value if its flag in `command` is secret or unknown.
 pub(super) fn without_secret(error: &clap::Error, command: &mut Command) -> String {
     command.build();
     let is_secret = match error.get(ContextKind::InvalidArg) {

@@ -1,8 +1,8 @@
 //! The command line; no other code reads the environment.
 //!
-//! Names are those of text-embeddings-inference where the meaning is the same. Every flag is also an environment
-//! variable ([`environment`]) and a key of the configuration file. A flag overrides its variable, the variable overrides the
-//! file.
+//! Flags with the same meaning as in text-embeddings-inference have the same names. Every flag is also an environment
+//! variable ([`environment`]) and a key of the configuration file. A flag overrides its variable, the variable
+//! overrides the file.
 
 mod batching;
 pub(crate) mod environment;
@@ -42,11 +42,11 @@ pub(crate) struct Args {
     #[arg(value_name = "MODEL")]
     pub(crate) positional: Option<String>,
 
-    /// Flags whose values come from environment variables, with these.
+    /// Flags whose values come from environment variables, each with its variable.
     #[arg(skip)]
     pub(crate) origins: Vec<(String, String)>,
 
-    /// Sentences about environment variables with this program's prefix that no flag has.
+    /// Sentences about environment variables with this program's prefix that match no flag.
     #[arg(skip)]
     pub(crate) unknown_variables: Vec<String>,
 
@@ -65,7 +65,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the arguments after the program and the environment. Prints help or errors and exits where clap asks for it.
+    /// Reads the arguments after the program and the environment. Prints help or errors and exits if clap asks for it.
     pub(crate) fn read(arguments: &[OsString]) -> Self {
         let name = OsString::from("prefold");
         Self::try_read(std::iter::once(&name).chain(arguments)).unwrap_or_else(|error| error.exit())
@@ -94,7 +94,7 @@ impl Args {
         let config = matches.get_one::<PathBuf>("config").filter(|_| matches.subcommand_name().is_none());
         if let Some(path) = config {
             let from_file = Self::read_file(path, &matches)?;
-            // An invalid value now must be the file's: the other arguments have been parsed before.
+            // An invalid value now must come from the file: the other arguments have been parsed before.
             let read = Self::with_variables().try_get_matches_from(arguments.iter().cloned().chain(from_file));
             matches = read.map_err(|error| file_error(path, &without_secret(&error, &mut Self::with_variables())))?;
         }
@@ -128,7 +128,7 @@ impl Args {
     }
 }
 
-/// The model that is given as an argument, where the command line has its flag too.
+/// The model argument, if the command line also has --model-id.
 fn given_twice(matches: &ArgMatches) -> Option<&String> {
     let model = matches.try_get_one::<String>("positional").ok().flatten()?;
     (matches.value_source("model_id") == Some(ValueSource::CommandLine)).then_some(model)

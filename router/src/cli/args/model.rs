@@ -15,8 +15,8 @@ pub(crate) struct ModelArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Type of weights and matrix products: float32, bfloat16, int8 (CPU only) or float16 (GPU only). auto is bfloat16 on a GPU,
-    /// and on the CPU where the weights are stored in 16 bits; else float32
+    /// Type of weights and matrix products: float32, bfloat16, int8 (CPU only) or float16 (GPU only). auto is bfloat16
+    /// on a GPU, and on a CPU if the weights are stored in 16 bits; otherwise float32
     #[arg(long, env, default_value = "auto", value_parser = dtype)]
     pub(crate) dtype: DtypeChoice,
 
@@ -29,28 +29,27 @@ pub(crate) struct ModelArgs {
     pub(crate) load: LoadArgs,
 }
 
-/// Flags of how the model is loaded, whatever its type of values.
+/// Flags of loading the model, except its dtype.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct LoadArgs {
-    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU; the CPU when there is no
-    /// driver or no GPU, or
-    /// this binary was built without GPU support
+    /// Device to run on: cpu, cuda (the first GPU) or cuda:N. Default: the first GPU, or the CPU without a GPU, a
+    /// driver or GPU support in this binary
     #[arg(long, env, value_parser = DeviceChoice::from_str)]
     pub(crate) device: Option<DeviceChoice>,
 
-    /// Instructions of the CPU kernels, for example avx2, avx512-vnni, avx512-bf16 or amx; auto is what is fastest on this CPU.
-    /// Two sets may round differently
+    /// Instruction set of the CPU kernels, for example avx2, avx512-vnni, avx512-bf16 or amx; auto is the fastest on
+    /// this CPU. Instruction sets may round differently
     #[arg(long, env, default_value = "auto")]
     pub(crate) cpu_kernels: String,
 
-    /// Replicas of the model on a CPU: teams of threads over one copy of the weights and one queue, each of which runs batches
-    /// of its own on its part of the cores. More than one is for machines of many cores; answers do not depend on it
+    /// Replicas of the model on a CPU: teams of threads that share the weights and the queue; each runs its own batches
+    /// on its own cores. Use more than one on machines with many cores; answers do not depend on it
     #[arg(long, env, default_value_t = 1, value_parser = positive)]
     pub(crate) cpu_replicas: usize,
 
-    /// Weights that --dtype int8 leaves in bfloat16: parts of their names, with * for any characters, separated by commas, for
-    /// example down_proj or layers.0.*
+    /// Weights that stay in bfloat16 with --dtype int8: parts of their names, separated by commas, with * for any
+    /// characters, for example down_proj or layers.0.*
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) int8_skip: Vec<String>,
 
@@ -62,12 +61,12 @@ pub(crate) struct LoadArgs {
     pub(crate) files: FilesArgs,
 }
 
-/// Flags of what the model's files are taken to mean, on whatever machine.
+/// Flags that override the model's files; they do not depend on the machine.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct FilesArgs {
-    /// Pooling of token states into one vector: last-token, mean, cls, max, mean-sqrt-len or weighted-mean. Default: as the
-    /// model specifies
+    /// Pooling of token states into one vector: last-token, mean, cls, max, mean-sqrt-len or weighted-mean. Default:
+    /// from the model's files
     #[arg(long, env, value_parser = Pooling::from_str)]
     pub(crate) pooling: Option<Pooling>,
 
@@ -75,25 +74,25 @@ pub(crate) struct FilesArgs {
     #[arg(long, env, value_parser = task)]
     pub(crate) task: Option<Task>,
 
-    /// Recipe by which a language model reranks: qwen3-reranker, mxbai-rerank-v2, or a JSON file with prompt and
-    /// tokens. Implies the task rerank. Default: detected from the model's files
+    /// Recipe for reranking with a language model: qwen3-reranker, mxbai-rerank-v2, or a JSON file with prompt and
+    /// tokens. Implies --task rerank. Default: detected from the model's files
     #[arg(long, env)]
     pub(crate) rerank_recipe: Option<String>,
 
-    /// Instruction that tells an instruction-following reranker what is relevant, for requests that send none. Default:
-    /// the recipe's own
+    /// Definition of relevance for an instruction-following reranker, for requests without `instruction`. Default: the
+    /// recipe's
     #[arg(long, env)]
     pub(crate) rerank_instruction: Option<String>,
 
-    /// Directory of the dense layers inside the model, instead of those that modules.json names
+    /// Directory of the dense layers inside the model, instead of the ones in modules.json
     #[arg(long, env)]
     pub(crate) dense_path: Option<String>,
 
-    /// Name of the model prompt to put before every text
+    /// Name of the model's prompt to put before texts whose request selects none
     #[arg(long, env, conflicts_with = "default_prompt")]
     pub(crate) default_prompt_name: Option<String>,
 
-    /// Text to put before every text
+    /// Prompt to put before texts whose request selects none
     #[arg(long, env)]
     pub(crate) default_prompt: Option<String>,
 }
@@ -110,14 +109,14 @@ pub(crate) struct NamedSourceArgs {
 }
 
 impl NamedSourceArgs {
-    /// The flags, with the argument as the model where it is given.
+    /// The flags, with the positional argument, if given, as the model.
     pub(crate) fn source(self) -> SourceArgs {
         let Self { positional, source } = self;
         SourceArgs { model_id: positional.or(source.model_id), ..source }
     }
 }
 
-/// Flags of where the model comes from.
+/// Flags of the model's source.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct SourceArgs {
@@ -147,13 +146,13 @@ pub(crate) struct SourceArgs {
           value_parser = seconds)]
     pub(crate) download_timeout: u64,
 
-    /// Directory of downloaded models, in which `~` and `$NAME` are expanded. Default: the Hugging Face cache (HF_HOME)
+    /// Directory of downloaded models; `~` and `$NAME` are expanded. Default: the Hugging Face cache (HF_HOME)
     #[arg(long, env = "HF_HUB_CACHE")]
     pub(crate) huggingface_hub_cache: Option<PathBuf>,
 }
 
 impl SourceArgs {
-    /// Words of a command line that name the same model. The token is not repeated: it is a secret.
+    /// Command-line arguments that select the same model, without the token, which is a secret.
     pub(crate) fn given(&self) -> Vec<String> {
         let values = [
             ("--model-id", self.model_id.clone()),

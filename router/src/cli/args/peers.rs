@@ -1,10 +1,10 @@
-//! Habits from other servers: their flags that are none here, and their spelling of those that are.
+//! Flags of other servers: unknown ones are named as such, and other spellings are explained.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Flags by server. Those that mean the same as one of ours are its aliases instead.
+/// Flags by server. Flags with the same meaning as one of ours are its aliases instead.
 const FLAGS: [(&str, &[&str]); 2] = [
     (
         "vLLM",
@@ -73,28 +73,26 @@ const FLAGS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// An unknown flag that is another server's is named as such, instead of by the nearest spelling.
+/// The error about an unknown flag names the server that it belongs to, instead of the nearest spelling.
 pub(super) fn name_peer(error: clap::Error, command: &mut Command) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
     let flag = given.trim_start_matches('-').split('=').next().unwrap_or_default();
     match FLAGS.iter().find(|(_, flags)| error.kind() == ErrorKind::UnknownArgument && flags.contains(&flag)) {
         Some((server, _)) => {
-            let problem = format!(
-                "--{flag} of {server} is not a flag here; docs/migrating.md says what takes its place, if anything does"
-            );
+            let problem = format!("--{flag} of {server} is not a flag here; docs/migrating.md lists the replacements");
             command.error(ErrorKind::UnknownArgument, problem)
         }
         None => error,
     }
 }
 
-/// The error about a word that is neither the model nor a subcommand, where it follows a name of `--served-model-name`.
+/// The error about a word that is neither the model nor a subcommand, if it follows `--served-model-name`.
 pub(super) fn name_separator(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
     let problem = error.get(ContextKind::InvalidSubcommand).and_then(|_| further_name(arguments));
     problem.map_or(error, |problem| command.error(ErrorKind::ArgumentConflict, problem))
 }
 
-/// The problem with a word behind the name of `--served-model-name`, where vLLM has further names.
+/// The problem with a second word after `--served-model-name`, which is a further name in vLLM.
 pub(super) fn further_name(arguments: &[OsString]) -> Option<String> {
     let (first, next) = names_apart(arguments)?;
     Some(format!(
@@ -103,7 +101,7 @@ pub(super) fn further_name(arguments: &[OsString]) -> Option<String> {
     ))
 }
 
-/// The first name of `--served-model-name` and the word behind it, if that is no flag.
+/// The first name of `--served-model-name` and the word after it, unless that is a flag.
 fn names_apart(arguments: &[OsString]) -> Option<(&str, &str)> {
     let at = arguments.iter().position(|argument| argument == "--served-model-name")?;
     let word = |index: usize| arguments.get(at + index)?.to_str().filter(|word| !word.starts_with('-'));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
-    /// Address to listen on. The environment variable counts only if it is an IP address, because containers set
+    /// Address to listen on. The environment variable is ignored unless it is an IP address, because containers set
     /// HOSTNAME to their own name
     #[arg(long, env, alias = "host", default_value = "0.0.0.0")]
     pub(crate) hostname: String,
@@ -21,27 +21,27 @@ pub(crate) struct ServerArgs {
     #[arg(short, long, env, default_value_t = 3000, value_parser = port)]
     pub(crate) port: u16,
 
-    /// Unix socket to listen on instead of --hostname and --port. Who may connect is decided by the permissions of its
-    /// folder and by the umask
+    /// Unix socket to listen on instead of --hostname and --port. The permissions of its directory and the umask decide
+    /// who may connect
     #[arg(long, env, alias = "uds")]
     pub(crate) uds_path: Option<PathBuf>,
 
-    /// Open connections. Further connections wait until one closes
+    /// Maximum open connections. Further connections wait until one closes
     #[arg(long, env, default_value_t = 16_384, value_parser = whole::<usize, 1, { MAX_CONNECTIONS as u64 }>)]
     pub(crate) max_connections: usize,
 
-    /// Seconds a client has to send a request's head, then its body (else status 408), and to read a response, for which
-    /// it has a second more for each 256 KiB. Idle connections close after the same time
+    /// Seconds for a client to send a request's head, then its body (else status 408), and to read a response, plus one
+    /// second per 256 KiB of it. Idle connections close after the same time
     #[arg(long, env, default_value_t = CLIENT_TIMEOUT, value_parser = seconds)]
     pub(crate) client_timeout: u64,
 
-    /// Bytes per request body. Larger bodies get status 413
+    /// Maximum bytes per request body. Larger bodies get status 413
     #[arg(long, env, default_value_t = PAYLOAD_LIMIT, value_parser = positive)]
     pub(crate) payload_limit: usize,
 
-    /// Bytes that requests hold: their bodies and what is parsed from them, and the values of their responses until these
-    /// are read. While others hold this much, requests get status 429, except those of API keys below their fair part:
-    /// the limit over the number of keys that hold some
+    /// Maximum bytes of all requests in progress: their bodies, the values parsed from them, and their responses until
+    /// these are read. While others hold this much, requests get status 429, unless their API key holds less than its
+    /// fair part: the limit divided by the number of keys that hold some
     #[arg(long, env, default_value_t = EngineConfig::default().max_buffered_bytes, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 
@@ -50,15 +50,15 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, hide_env_values = true, value_parser = secret::api_key)]
     pub(crate) api_key: Vec<Secret>,
 
-    /// File of API keys, one per line, as `KEY` or `KEY # NAME`; the log shows the name. Lines starting with # are ignored. It is reloaded when its content changes and on
-    /// SIGHUP; if it then cannot be read, has no keys, or is written over and does not end with a line feed, the previous keys
-    /// stay valid
+    /// File of API keys, one per line, as `KEY` or `KEY # NAME`; the log shows the name. Lines starting with # are
+    /// ignored. It is reloaded when its content changes and on SIGHUP. The previous keys stay valid if it cannot be
+    /// read, has no keys, or was overwritten in place and does not end with a line feed
     #[arg(long, env)]
     pub(crate) api_key_file: Option<PathBuf>,
 
-    /// Requests whose common prefixes are computed once: `all`, or those with one API `key`, so that nobody can measure by the
-    /// time of an answer what users of other keys send. With `key` the tokenizer does not remember words either, and takes up to half as
-    /// much time again for a text. What remains: an answer takes longer while the server has other work
+    /// Requests that may share prefixes: `all`, or only requests with the same API `key`, so that response times do not
+    /// show what users of other keys send. `key` also turns off the tokenizer's word cache, which makes tokenization
+    /// take up to 1.5 times as long. Response times still depend on how busy the server is
     #[arg(long, env, value_enum, default_value_t = SharePrefixes::All)]
     pub(crate) share_prefixes: SharePrefixes,
 

@@ -225,10 +225,10 @@ fn variables_that_no_flag_has_are_told_with_the_name_that_may_be_meant() {
     for (name, value, hint) in [
         ("PREFOLD_MAX_BATCH_TOKNS", "5", "; is PREFOLD_MAX_BATCH_TOKENS meant?"),
         ("PREFOLD_BENCH_CONCURENCY", "5", "; is PREFOLD_BENCH_CONCURRENCY meant?"),
-        ("PREFOLD_COLOUR", "red", " (prefold --help has them all)"),
+        ("PREFOLD_COLOUR", "red", " (prefold --help lists all flags)"),
     ] {
         let told = unknown(name, value);
-        assert_eq!(told, [format!("the environment variable {name} is no flag's and is ignored{hint}")]);
+        assert_eq!(told, [format!("the environment variable {name} matches no flag and is ignored{hint}")]);
     }
     for (name, value) in [
         ("PREFOLD_MAX_BATCH_TOKENS", "5"),

@@ -25,7 +25,7 @@ pub(super) fn count<T: FromStr>(s: &str) -> Result<T, String> {
     whole::<_, 0, { u64::MAX }>(s)
 }
 
-/// Seconds of a time that must pass.
+/// Seconds, at least 1 and at most a day.
 pub(super) fn seconds(s: &str) -> Result<u64, String> {
     whole::<_, 1, 86_400>(s)
 }
@@ -40,7 +40,7 @@ pub(super) fn threshold(s: &str) -> Result<f32, String> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be between 0 and 1".to_owned()) }
 }
 
-/// A type of weights; `None` for the device's own.
+/// A type of weights; `None` is the device's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DtypeChoice(pub(crate) Option<Dtype>);
 
@@ -52,7 +52,7 @@ pub(super) fn dtype(s: &str) -> Result<DtypeChoice, String> {
     }
 }
 
-/// A type by its name, where the device's own will not do.
+/// A type by its name; `auto` is refused.
 pub(crate) fn chosen_dtype(s: &str) -> Result<Dtype, String> {
     match s {
         "auto" => Err("`auto` depends on the checkpoint; use float32, bfloat16, float16 or int8".to_owned()),
@@ -60,7 +60,7 @@ pub(crate) fn chosen_dtype(s: &str) -> Result<Dtype, String> {
     }
 }
 
-/// A type by its name; `more` is what else may be given.
+/// A type by its name; `more` lists further valid names for the error.
 fn named_dtype(s: &str, more: &str) -> Result<Dtype, String> {
     let name = match s {
         "float" | "fp32" | "f32" => "float32",

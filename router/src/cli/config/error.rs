@@ -13,19 +13,16 @@ pub(crate) enum ConfigError {
     NoSuchPath(String),
     #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`")]
     NotAModel(String),
-    #[cfg_attr(
-        feature = "builtin-model",
-        allow(dead_code, reason = "the built-in model takes the missing one's place")
-    )]
+    #[cfg_attr(feature = "builtin-model", allow(dead_code, reason = "the built-in model is the default"))]
     #[error("`--model-id` is missing, and this binary was built without the built-in model")]
     NoModel,
     #[error("`--rerank-recipe {0}`: {1}")]
     Recipe(String, String),
-    #[error("an `--api-key` has several lines; give the flag once for each key, or --api-key-file")]
+    #[error("an `--api-key` has several lines; repeat the flag for each key, or use --api-key-file")]
     KeyOfLines,
     #[error("`--api-key-file {0}`: {1}")]
     ApiKeys(String, std::io::Error),
-    #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys cannot be told apart")]
+    #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys look alike")]
     SharedByKey,
     #[error(transparent)]
     Device(#[from] LoadError),
@@ -33,7 +30,7 @@ pub(crate) enum ConfigError {
     Engine(#[from] InvalidSetting),
     #[error("`--max-buffered-bytes {0}` is less than --payload-limit, {1} bytes")]
     Buffered(usize, usize),
-    #[error("`--cors-allow-origin {0}` is not an origin of scheme, host and optional port, as in https://app.example")]
+    #[error("`--cors-allow-origin {0}` is not an origin: scheme, host and optional port, as in https://app.example")]
     Origin(String),
     #[error("`--otlp-endpoint {0}` is not a URL of the form http://host:4318")]
     Collector(String),

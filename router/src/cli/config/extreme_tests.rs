@@ -41,18 +41,17 @@ const VALUES: [&str; 20] = [
 ];
 
 /// Words by which a message names a limit.
-const LIMITS: [&str; 11] = [
+const LIMITS: [&str; 10] = [
     "at least 1",
     "at least 0",
     "must be a whole number from",
     "must be between 0 and 1",
     "must be a number between 0 and 1",
-    "the limit is",
     "it must be at least",
     "can be used",
     "it must divide",
     "less than --payload-limit",
-    "tokens at most",
+    "limit is",
 ];
 
 /// Names of the flags whose values are numbers.

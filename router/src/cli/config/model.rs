@@ -57,7 +57,7 @@ fn is_hub_id(id: &str) -> bool {
     id.split_once('/').is_some_and(|(organisation, name)| is_name(organisation) && is_name(name))
 }
 
-/// Options of loading the model in a type of values; `None` is the device's own.
+/// Options of loading the model in a dtype; `None` is the device's default.
 pub(crate) fn load_options(
     source: ModelSource,
     args: LoadArgs,
@@ -76,7 +76,7 @@ pub(crate) fn load_options(
     Ok(options)
 }
 
-/// Options of what the model's files are taken to mean; the others are the defaults.
+/// Options that override the model's files; the other options are defaults.
 pub(crate) fn files_options(source: ModelSource, args: FilesArgs) -> Result<LoadOptions, ConfigError> {
     Ok(LoadOptions {
         source,

@@ -20,8 +20,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::ServiceExt;
 
-/// Bytes that an answer holds for each second more that its client may take. Of JSON, whose text is up to three times as long as the
-/// values, a client that takes 1 Mbit/s gets 11 MB within the default of `--client-timeout`, and one that takes 6 Mbit/s any answer.
+/// Bytes of an answer for which its client gets one more second. JSON text is up to three times as long as the values:
+/// a client with 1 Mbit/s gets 11 MB within the default `--client-timeout`, and a client with 6 Mbit/s gets any answer.
 const HELD_BYTES_PER_SECOND: u64 = 1 << 18;
 
 /// State of a connection's requests. They are answered one after the other.
@@ -29,13 +29,13 @@ const HELD_BYTES_PER_SECOND: u64 = 1 << 18;
 pub(super) struct Exchange {
     /// The handler waits for more of the request's body.
     is_body_awaited: AtomicBool,
-    /// Requests whose answers are not with the kernel to their last byte.
+    /// Requests whose answers are not completely passed to the kernel.
     begun: AtomicUsize,
-    /// Those of them whose answers wait for the kernel only.
+    /// Requests of `begun` whose answers only wait for the kernel.
     made: AtomicUsize,
     /// Time for the client to take part of an answer.
     timeout: Duration,
-    /// Microseconds that the client may still keep the answer waiting.
+    /// Microseconds for which the client may still delay the answer.
     patience: AtomicU64,
     sent: Mutex<Sent>,
     /// Sum of `begun` over all connections.
@@ -51,7 +51,7 @@ struct Sent {
     holding: Option<Holding>,
 }
 
-/// A request's body, which tells whether its reader waits for more.
+/// A request's body, which records whether its reader waits for more.
 struct RequestBody {
     body: Incoming,
     exchange: Arc<Exchange>,
@@ -72,7 +72,7 @@ impl Exchange {
         Arc::new(Self { is_body_awaited, begun, made, timeout, patience, sent, unfinished })
     }
 
-    /// The answer that is sent now holds so many bytes until it is read: the more, the faster its client must read.
+    /// Records the bytes that the current answer holds until it is read: the more, the faster its client must read.
     pub(super) fn answer_holds(&self, bytes: usize) {
         let reading = (bytes as u64).saturating_mul(1_000_000) / HELD_BYTES_PER_SECOND;
         self.patience.store(microseconds(self.timeout).saturating_add(reading), Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Exchange {
         *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Sent { route, id, holding };
     }
 
-    /// Logs that the client is given up, which has not taken so many bytes that are made.
+    /// Logs that the client was disconnected, with the bytes that it has not read.
     pub(super) fn log_unread(&self, unread_bytes: usize) {
         let Sent { route, id, holding } = &*self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         tracing::info!(
@@ -102,12 +102,12 @@ impl Exchange {
         );
     }
 
-    /// Time for the client to take more: until it counts as one that takes nothing, or has kept the answer waiting for too long in all.
+    /// Time for the client to take more bytes, before it counts as stalled or has delayed the answer for too long in total.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_micros(self.patience.load(Ordering::Relaxed)).min(self.timeout)
     }
 
-    /// The client has kept the answer waiting.
+    /// Records that the client has delayed the answer.
     pub(super) fn has_waited(&self, time: Duration) {
         let left = self.patience.load(Ordering::Relaxed).saturating_sub(microseconds(time));
         self.patience.store(left, Ordering::Relaxed);
@@ -159,8 +159,8 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Copies what a head has borrowed from the connection's read buffer, so that the body is read into the same buffer instead
-/// of a second one: half of what a connection takes that sends its body slowly.
+/// Copies the parts of a head that borrow from the connection's read buffer, so that the body is read into the same
+/// buffer instead of a second one. This halves the memory of a connection that sends its body slowly.
 fn release_buffer(head: &mut Parts) {
     for value in head.headers.values_mut() {
         if let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) {

@@ -1,5 +1,5 @@
-//! The bytes of a connection: a client that takes nothing is given up, or too little of an answer that holds much, and one that has sent
-//! its request and closed its half still gets the answer.
+//! The bytes of a connection. A client that reads nothing, or a large answer too slowly, is disconnected; a client that
+//! has sent its request and closed its half still gets the answer.
 
 use super::exchange::Exchange;
 use crate::server::listening::Connection;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Time after which a client that closed its half, and that no byte of an answer was sent to, counts as gone: a client that
-/// has left looks the same.
+/// Time after which a client that closed its half and was sent no byte of an answer counts as gone: a client that has
+/// left looks the same.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 
-/// Period of the look whether a client has closed its half while it waits for an answer.
+/// Period of the check whether a client has closed its half while it waits for an answer.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// A client's stream.
@@ -27,9 +27,9 @@ pub(super) struct ClientStream {
     exchange: Arc<Exchange>,
     /// The end of the stream was read.
     is_end_seen: bool,
-    /// The client has closed its half, whether or not all that it sent is read.
+    /// The client has closed its half, even if not all of its bytes are read.
     is_hung_up: bool,
-    /// Next look at whether it has.
+    /// Next check for this.
     next_look: Option<Pin<Box<Sleep>>>,
     /// The client takes nothing.
     stalled: Option<Stalled>,
@@ -39,7 +39,7 @@ pub(super) struct ClientStream {
 /// A client that takes nothing.
 struct Stalled {
     since: Instant,
-    /// It is given up after this.
+    /// It is disconnected after this.
     until: Pin<Box<Sleep>>,
 }
 
@@ -94,8 +94,8 @@ impl ClientStream {
         self.half_closed.poll_gone(context).is_ready()
     }
 
-    /// Passes on what a write of so many bytes came to, unless the client has taken nothing for too long, or has kept an answer waiting longer in all
-    /// than what this holds allows. Time that the answer takes to be made is not the client's.
+    /// Passes on the result of a write, unless the client has taken nothing for too long, or has delayed the answer for
+    /// longer in total than its size allows. Time for making the answer does not count.
     fn in_time(
         &mut self,
         context: &mut Context<'_>,
@@ -119,7 +119,7 @@ impl ClientStream {
 }
 
 impl AsyncRead for ClientStream {
-    /// While an answer is due, the end of the stream is not told, because the connection would be dropped for it.
+    /// While an answer is due, the end of the stream is hidden, because hyper would drop the connection.
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (filled, room) = (buf.filled().len(), buf.remaining());
         ready!(Pin::new(&mut self.stream).poll_read(context, buf))?;
@@ -158,19 +158,20 @@ impl AsyncWrite for ClientStream {
         self.stream.is_write_vectored()
     }
 
-    /// Called when all bytes are written that the connection had.
+    /// Called when all bytes of the connection are written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.exchange.flushed();
         if self.exchange.is_answer_due() {
-            return match self.is_gone(context) {
-                true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
-                false => Poll::Ready(Ok(())),
+            return if self.is_gone(context) {
+                Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
+            } else {
+                Poll::Ready(Ok(()))
             };
         }
         (self.half_closed, self.next_look, self.is_hung_up) = (HalfClosed::New, None, false);
         if self.is_end_seen {
-            // The end of the stream can be told now.
+            // The end of the stream can be reported now.
             context.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
