@@ -163,7 +163,7 @@ fn tokenizers_that_know_more_tokens_than_the_model() {
     check(vec![
         ("qwen3-tiny", tokenizer("/post_processor", around), &["tokenizer.json", "token id 1024 to texts", "1024"]),
         ("qwen3-tiny", tokenizer("/post_processor", between), &["tokenizer.json", "token id 1024 to texts"]),
-        ("qwen3-tiny", tokenizer("/post_processor", roberta), &["tokenizer.json", "id 4000000000 around a text"]),
+        ("qwen3-tiny", tokenizer("/post_processor", roberta), &["tokenizer.json", "token id 4000000000 to texts"]),
         ("qwen3-tiny", tokenizer("/model/vocab/zebra", json!(u32::MAX)), &["\"zebra\" has the id 4294967295"]),
         ("qwen3-tiny", tokenizer("/model/vocab/zebra", json!(-1)), &["tokenizer.json"]),
         ("qwen3-tiny", tokenizer("/model/vocab/zebra", json!(1u64 << 40)), &["tokenizer.json"]),

@@ -261,9 +261,9 @@ fn what_is_not_supported_is_refused_by_name() {
         ("general.alignment", Value::U32(0), &["general.alignment", "power of two", "it is 0"]),
         ("general.alignment", Value::U64(32), &["general.alignment", "32 bits"]),
         ("llama.context_length", Value::U32(u32::MAX), &["max_position_embeddings"]),
-        ("tokenizer.ggml.model", string("llama"), &["SentencePiece", "tokenizer.json into the same folder"]),
+        ("tokenizer.ggml.model", string("llama"), &["SentencePiece", "put it into the same folder"]),
         ("tokenizer.ggml.pre", string("tekken"), &["tekken", "smollm, qwen2"]),
-        ("tokenizer.ggml.pre", string("default"), &["default", "tokenizer.json into the same folder"]),
+        ("tokenizer.ggml.pre", string("default"), &["default", "put it into the same folder"]),
         ("tokenizer.ggml.merges", Value::Array(vec![string("ab")]), &["tokenizer.ggml.merges", "\"ab\""]),
         ("tokenizer.ggml.merges", Value::Array(vec![Value::U32(1)]), &["tokenizer.ggml.merges", "strings"]),
         (

@@ -435,7 +435,7 @@ fn what_is_not_supported_is_refused_by_name() {
             "bert-mean-tiny",
             "tokenizer.ggml.model",
             string("rwkv"),
-            &["rwkv", "WordPiece", "tokenizer.json into the same folder"],
+            &["rwkv", "WordPiece", "put it into the same folder"],
         ),
         ("bert-mean-tiny", "tokenizer.ggml.seperator_token_id", Value::U32(9999), &["seperator", "9999"]),
         (

@@ -66,5 +66,5 @@ fn limits_hold_for_all_parts_and_parts_need_tokenizers() {
     assert_eq!((lengths(4), lengths(100)), (vec![4, 4], vec![100, 9]));
     assert!(limited(501).err().unwrap().to_string().contains("limit is 500 tokens"));
     let model = LoadedModel { further_tokenizers: vec![], ..parts().0 };
-    assert!(Engine::new(model, config()).err().unwrap().to_string().contains("not as many tokenizers as parts"));
+    assert!(Engine::new(model, config()).err().unwrap().to_string().contains("one tokenizer for each sub-model"));
 }
