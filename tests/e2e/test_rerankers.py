@@ -141,7 +141,7 @@ def test_a_recipe_from_a_file_with_one_token(served, tmp_path_factory):
 
 @pytest.mark.parametrize("recipe, words", [
     ({"positive": "1", "template": {"document": "{document} {query}"}}, "must end with {document}"),
-    ({"positive": "one two three", "template": {"document": "{query}{document}"}}, "it must be one"),
+    ({"positive": "one two three", "template": {"document": "{query}{document}"}}, "must be one"),
     ({"template": {"document": "{query}{document}"}}, "positive"),
 ])
 def test_a_recipe_that_is_wrong_is_refused_at_start_up(recipe, words, tmp_path):

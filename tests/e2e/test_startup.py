@@ -243,7 +243,7 @@ def test_what_may_not_be_meant_is_warned_of():
 
     with Server("--hostname", "0.0.0.0", "--task", "rerank") as server:
         (doubt,) = server.get("/info").json()["warnings"]
-        assert "the model embeds" in doubt and "cosine" in doubt
+        assert "an embedding model" in doubt and "cosine" in doubt
         scores, exposed = warnings(server)
         assert doubt in scores and "no API key" in exposed and str(server.port) in exposed
     for args in [("--hostname", "0.0.0.0", "--api-key", "sesame"), ("--hostname", "127.0.0.1")]:
