@@ -2,7 +2,7 @@
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 400 | the body is not JSON, or ended early; no `Host` header, or two; no inputs; on OpenAI's routes also faults that are 422 elsewhere, too many or too long inputs |
+//! | 400 | body not JSON or incomplete; no `Host` header, or two; no inputs; on OpenAI's routes also 422 and inputs too many or too long |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |

@@ -1,4 +1,4 @@
-//! Layers that int8 would hurt.
+//! Layers that stay in bfloat16 because int8 would be too inaccurate.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 use crate::support::*;

@@ -30,11 +30,11 @@ pub const EMBEDDERS: [&str; 24] = [
     WIDE_HEADED_ENCODERS[2],
 ];
 
-/// Those whose heads have 64 or 128 values, for which there is the kernel of a GPU's tensor cores.
+/// Encoders with heads of 64 or 128 values, for which the tensor-core kernel exists.
 pub const WIDE_HEADED_ENCODERS: [&str; 3] =
     ["bert-head64-tiny", "modernbert-head64-tiny", "embeddinggemma-head128-tiny"];
 
-/// Tables of vectors, which stay on the CPU.
+/// Static embeddings, whose tables stay on the CPU.
 pub const STATIC: [&str; 2] = ["model2vec-tiny", "static-embedding-tiny"];
 
 /// Models whose texts go through the modules of their task.
@@ -43,7 +43,7 @@ pub const ROUTED: [&str; 3] = ["router-encoders-tiny", "router-static-tiny", "as
 /// Tasks of jina-v3-tiny's adapters, in their order.
 pub const TASKS: [&str; 5] = ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"];
 
-/// Classifiers of tokens.
+/// Token classifiers.
 pub const TOKEN_CLASSIFIERS: [&str; 5] =
     ["bert-ner-tiny", "xlm-roberta-ner-tiny", "modernbert-ner-tiny", "eurobert-ner-tiny", "xlm-roberta-xl-ner-tiny"];
 
@@ -64,8 +64,8 @@ pub const CLASSIFIERS: [&str; 14] = [
     "xlm-roberta-xl-reranker-tiny",
 ];
 
-/// Poolings of a fixture whose values it has, and the fields of them: all of the pooled states, what its dense modules make of
-/// the default, or the mean of a table of vectors.
+/// Poolings of a fixture whose values it has, and their fields: all poolings of the states, the default one after dense modules,
+/// or the mean of a static embedding.
 pub fn poolings(expected: &Value) -> Vec<(&str, &str)> {
     let default = &expected["default"];
     match default["dense"].as_u64() {
@@ -99,7 +99,7 @@ pub fn values(model: &mut LoadedModel, sequences: &[Tokens]) -> Vec<Vec<f32>> {
     let outputs = forward(model, sequences, wanted).into_iter();
     let values = outputs.map(|output| match output {
         Output::Embedding(values) | Output::Logits(values) => values,
-        // Of a classifier of tokens.
+        // A token classifier.
         Output::Tokens { data, .. } => data,
     });
     values.collect()

@@ -9,14 +9,16 @@ const INTRODUCTION: &str = r#"# Command line
 
 `prefold [FLAGS]` serves. `prefold bench` measures a server: [bench.md](bench.md). `prefold analyze` estimates what compaction
 would save: [analyze.md](analyze.md). `prefold accuracy` compares a model's answers in another `--dtype` with float32:
-[accuracy.md](accuracy.md). `prefold check-model MODEL` says before the download whether a model runs: [models.md](models.md#before-the-download).
+[accuracy.md](accuracy.md). `prefold check-model MODEL` says before the download whether a model runs:
+[models.md](models.md#before-the-download).
 
 `prefold MODEL` and `prefold serve MODEL` are the same as `prefold --model-id MODEL`.
 
 Every flag of the server is also an environment variable: its name in upper case with underscores and `PREFOLD_` before it
-(`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables that text-embeddings-inference or Hugging Face's tools use are read under their
-names too; the variable with the prefix has priority. Empty variables count as absent. For flags of a subcommand the
-prefix has its name: `PREFOLD_BENCH_`, `PREFOLD_ANALYZE_`, `PREFOLD_ACCURACY_`, `PREFOLD_CHECK_MODEL_`. A flag of the server is also a key of the file that `--config` names:
+(`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables of text-embeddings-inference and of Hugging Face's tools are read
+under their own names too; the variable with the prefix has priority. Empty variables count as absent. For flags of a subcommand
+the prefix contains its name: `PREFOLD_BENCH_`, `PREFOLD_ANALYZE_`, `PREFOLD_ACCURACY_`, `PREFOLD_CHECK_MODEL_`. A flag of the
+server is also a key of the file that `--config` names:
 
 ```toml
 # prefold.toml
@@ -26,9 +28,11 @@ auto-truncate = false
 cors-allow-origin = ["https://a.example", "https://b.example"]
 ```
 
-A flag overrides its variable, the variable overrides the file, the file overrides the default. An unknown key or an invalid value
-stops the start; an unknown variable that begins with `PREFOLD_` is logged as a warning, since other programs may set it. In the file a switch is `true` or
-`false`, without quotes. Flags with the same meaning as in text-embeddings-inference have the same names. This page is generated from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli::document`); `prefold --help` lists the same flags with the prefixed variables.
+A flag overrides its variable, the variable overrides the file, the file overrides the default. With an unknown key or an invalid
+value the start fails; an unknown variable that begins with `PREFOLD_` is logged as a warning, since other programs may set it. In
+the file a switch is `true` or `false`, without quotes. Flags with the same meaning as in text-embeddings-inference have the same
+names. `prefold --help` lists the same flags with the prefixed variables. This page is generated from the flags
+(`UPDATE_DOCS=1 cargo test -p prefold cli::document`).
 "#;
 
 fn page() -> String {

@@ -6,7 +6,7 @@
 //! ```text
 //! for each row                     P = 2 (h q d  +  2 h k d  +  q d h  +  3 h m)
 //!                                         Q          K and V    O         gate, up, down
-//! for each pair of query and key   A = 4 q d         (2 q d for the score, 2 q d for the weighted sum)
+//! for each query-key pair          A = 4 q d         (2 q d for the score, 2 q d for the weighted sum)
 //! ```
 //!
 //! A text of n tokens has n (n + 1) / 2 pairs; with a sliding window of w, position p has min(p + 1, w) of them. A batch

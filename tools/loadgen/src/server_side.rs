@@ -181,7 +181,7 @@ impl ServerSide {
         });
         let batch = self.batch_ms.map(|BatchTime { planning, inference, idle }| {
             format!(
-                "a batch: {inference:.1} ms forward pass, {planning:.2} ms planning beside the one before, \
+                "a batch: {inference:.1} ms forward pass, {planning:.2} ms planning during the previous one, \
                  {idle:.2} ms that the backend waited for it"
             )
         });
