@@ -1,5 +1,5 @@
-//! Inference engine without HTTP and without tensors: ragged batches, radix plans, tokenization, the queue, the planner, and
-//! the [`Engine`] that joins them to a [`Backend`].
+//! Inference engine, without HTTP and tensors: ragged batches, radix plans, tokenization, the queue, the planner, and the
+//! [`Engine`] that connects them to a [`Backend`].
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -29,7 +29,7 @@ pub(crate) fn tokenizer(model: &str) -> Tokenizer {
 
 /// The prompt of Qwen3-Reranker.
 pub(crate) fn qwen3_template() -> RerankTemplate {
-    RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along").template
+    RerankRecipe::builtin(RerankRecipe::QWEN3).expect("a built-in recipe").template
 }
 
 pub(crate) fn expected(model: &str) -> Value {
@@ -115,23 +115,23 @@ pub(crate) fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
 pub(crate) enum Fate {
     Answer,
     Fail,
-    /// The device fails for good.
+    /// The device fails permanently.
     Lose,
     Panic,
-    /// The value `.1` in the output of sequence `.0`.
+    /// Value `.1` in the output of sequence `.0`.
     Poison(usize, f32),
-    /// One output less than sequences.
+    /// One output too few.
     TooFew,
-    /// Outputs of the wrong form.
+    /// Outputs of another kind than requested.
     WrongForm,
-    /// A yield point, after which the test is asked again.
+    /// A yield point, after which the test decides again.
     Yield,
 }
 
-/// Backend that answers at once or, with a [`Control`], when the test says so.
+/// Backend that answers at once or, with a [`Control`], when the test decides.
 pub(crate) struct FakeBackend {
     info: ModelInfo,
-    /// Yield points of a pass, beside those that the test asks for.
+    /// Yield points of a pass, not counting those requested by the test.
     yield_points: usize,
     control: Option<(mpsc::Sender<Started>, mpsc::Receiver<Fate>)>,
 }
@@ -142,7 +142,7 @@ pub(crate) struct Started {
     pub(crate) plan: Option<RadixPlan>,
 }
 
-/// The test's end of a controlled backend. Dropped, it leaves the backend running freely.
+/// Handle of a controlled backend. When it is dropped, the backend runs freely.
 pub(crate) struct Control {
     started: mpsc::Receiver<Started>,
     fates: mpsc::Sender<Fate>,
@@ -158,12 +158,12 @@ impl Control {
         self.fates.send(fate).expect("the backend runs");
     }
 
-    /// Nothing has been taken since the last look.
+    /// True if the backend has taken no batch since the last call.
     pub(crate) fn is_idle(&self) -> bool {
         self.try_started().is_none()
     }
 
-    /// The batch that the backend has taken since the last look.
+    /// The batch that the backend has taken since the last call.
     pub(crate) fn try_started(&self) -> Option<Started> {
         self.started.try_recv().ok()
     }
@@ -174,7 +174,7 @@ impl FakeBackend {
         Self { info, yield_points: 0, control: None }
     }
 
-    /// A backend whose passes reach so many yield points.
+    /// A backend whose passes reach this many yield points.
     pub(crate) fn yielding(info: ModelInfo, yield_points: usize) -> Self {
         Self { info, yield_points, control: None }
     }
@@ -244,7 +244,7 @@ impl FakeBackend {
     }
 }
 
-/// Backend whose attention looks both ways: every value depends on the whole sequence.
+/// Backend with bidirectional attention: every value depends on the whole sequence.
 pub(crate) struct Bidirectional {
     info: ModelInfo,
     /// All sequences that ran.
@@ -291,7 +291,7 @@ impl Backend for Bidirectional {
     }
 }
 
-/// Answer of the fake backend for a sequence: every value depends on all of its tokens.
+/// Output of the fake backend for a sequence: every value depends on all of its tokens.
 pub(crate) fn fake_output(capabilities: &Capabilities, ids: &[u32], wanted: Wanted) -> Output {
     let dim = capabilities.embed.as_ref().map_or(DIM, |embed| embed.dim);
     match wanted {
@@ -313,10 +313,10 @@ pub(crate) fn fake_values(ids: &[u32], dim: usize) -> Vec<f32> {
     (0..dim).map(value).collect()
 }
 
-/// Long enough that only a fault reaches it.
+/// Timeout that is reached only in case of a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for a condition that another thread is about to bring about.
+/// Waits for a condition that another thread will fulfil.
 pub(crate) fn wait_until(goal: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {

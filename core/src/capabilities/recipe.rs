@@ -3,23 +3,22 @@
 use super::template::RerankTemplate;
 use serde::Deserialize;
 
-/// The recipes that come with prefold, by name. Sources: the model card of Qwen3-Reranker, and `mxbai_rerank_v2.py` of
-/// mixedbread-ai/mxbai-rerank.
+/// Built-in recipes by name. Sources: the model card of Qwen3-Reranker, and `mxbai_rerank_v2.py` of mixedbread-ai/mxbai-rerank.
 const BUILTIN: [(&str, &str); 2] = [
     ("qwen3-reranker", include_str!("../../recipes/qwen3-reranker.json")),
     ("mxbai-rerank-v2", include_str!("../../recipes/mxbai-rerank-v2.json")),
 ];
 
-/// A prompt, and the tokens whose logits at its end are the score.
+/// Prompt, and the tokens whose logits at its end give the score.
 ///
-/// With `negative` the score is the difference of the two logits, so that its sigmoid is the softmax over the two;
-/// without it, the logit of `positive` alone.
+/// With `negative` the raw score is the difference of the two logits, whose sigmoid is the softmax over the two; without it,
+/// the logit of `positive`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RerankRecipe {
-    /// The text of the token that says "relevant".
+    /// Text of the token for "relevant".
     pub positive: String,
-    /// The text of the token that says "not relevant".
+    /// Text of the token for "not relevant".
     #[serde(default)]
     pub negative: Option<String>,
     /// The prompt.
@@ -27,18 +26,18 @@ pub struct RerankRecipe {
 }
 
 impl RerankRecipe {
-    /// The name of the recipe for Qwen3-Reranker.
+    /// Name of the recipe for Qwen3-Reranker.
     pub const QWEN3: &'static str = "qwen3-reranker";
 
-    /// The names of the recipes that come with prefold.
+    /// Names of the built-in recipes.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILTIN.iter().map(|(name, _)| *name)
     }
 
-    /// One of the recipes that come with prefold.
+    /// Built-in recipe of this name.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// The name is unknown.
     pub fn builtin(name: &str) -> Result<Self, String> {
         match BUILTIN.iter().find(|(known, _)| *known == name) {
             Some((_, json)) => Self::from_json(json),
@@ -49,10 +48,10 @@ impl RerankRecipe {
         }
     }
 
-    /// A recipe from the text of its file.
+    /// Recipe from the content of a JSON file.
     ///
     /// # Errors
-    /// The fault, as a sentence.
+    /// A sentence that describes the fault.
     pub fn from_json(json: &str) -> Result<Self, String> {
         let recipe: Self = serde_json::from_str(json).map_err(|error| error.to_string())?;
         recipe.template.check()?;

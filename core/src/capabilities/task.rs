@@ -1,12 +1,12 @@
-//! Tasks: names of the answers that a model can give.
+//! Tasks of models.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// One of the answers that a model can give: what `--task` names and a route asks for.
+/// Task of a model, which `--task` names and a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Task {
-    /// Vectors of texts.
+    /// Embeddings of texts.
     Embed,
     /// Scores of documents against a query.
     Rerank,
@@ -17,10 +17,10 @@ pub enum Task {
 }
 
 impl Task {
-    /// All tasks, in the order in which a model prefers them as its own.
+    /// All tasks. The first one that a model supports is its main task.
     pub const ALL: [Self; 4] = [Self::Embed, Self::Rerank, Self::Classify, Self::ClassifyTokens];
 
-    /// The name of the flag's value.
+    /// Value of the flag.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Embed => "embed",
@@ -30,7 +30,7 @@ impl Task {
         }
     }
 
-    /// The noun, for messages.
+    /// Noun for messages.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Embed => "embedding",

@@ -1,4 +1,4 @@
-//! The prompt of an LLM reranker, as data.
+//! Prompt template of an LLM reranker.
 
 use serde::Deserialize;
 
@@ -6,25 +6,25 @@ const INSTRUCTION: &str = "{instruction}";
 const QUERY: &str = "{query}";
 const DOCUMENT: &str = "{document}";
 
-/// The pieces of a prompt, in order. Each is encoded on its own, so that no token reaches over its ends; the document's in two
-/// where that gives the same tokens.
+/// Pieces of a prompt, in order. Each is encoded separately, so that no token spans two pieces; the document's piece is encoded in
+/// two parts where that gives the same tokens.
 ///
-/// Documents of a request share everything up to the document. Only the document is ever truncated.
+/// The documents of a request share everything before the document. Only the document is truncated.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RerankTemplate {
-    /// The pieces before the document's, with `{instruction}` and `{query}`.
+    /// Pieces before the document's, with `{instruction}` and `{query}`.
     #[serde(default)]
     pub before: Vec<String>,
-    /// The piece that ends with `{document}`; `{instruction}` and `{query}` may stand before it.
+    /// Piece that ends with `{document}`; `{instruction}` and `{query}` may precede it.
     pub document: String,
-    /// The pieces after the document's: fixed texts.
+    /// Fixed pieces after the document's.
     #[serde(default)]
     pub after: Vec<String>,
-    /// Replacement of `{instruction}` in a piece when there is an instruction; without one it is the empty text.
+    /// Expansion of `{instruction}` if there is an instruction; otherwise `{instruction}` is empty.
     #[serde(default = "bare_instruction")]
     pub instruction: String,
-    /// Used when a request brings no instruction.
+    /// Instruction for requests without one.
     #[serde(default)]
     pub default_instruction: Option<String>,
 }
@@ -34,26 +34,24 @@ fn bare_instruction() -> String {
 }
 
 impl RerankTemplate {
-    /// Checks the places of the placeholders.
+    /// Checks the positions of the placeholders.
     ///
     /// # Errors
-    /// The fault, as a sentence.
+    /// A sentence that describes the fault.
     pub fn check(&self) -> Result<(), String> {
         let Self { before, document, after, instruction, .. } = self;
         let Some(label) = document.strip_suffix(DOCUMENT) else {
             return Err(format!("`document` must end with {DOCUMENT}, it is {document:?}"));
         };
         if before.iter().map(String::as_str).chain([label]).any(|piece| piece.contains(DOCUMENT)) {
-            return Err(format!("{DOCUMENT} must stand once, at the end of `document`"));
+            return Err(format!("{DOCUMENT} must occur once, at the end of `document`"));
         }
         if !before.iter().map(String::as_str).chain([label]).any(|piece| piece.contains(QUERY)) {
-            return Err(format!("{QUERY} must stand in `before` or in `document`"));
+            return Err(format!("{QUERY} must occur in `before` or in `document`"));
         }
         let variable = |piece: &&String| [INSTRUCTION, QUERY, DOCUMENT].iter().any(|name| piece.contains(name));
         if let Some(piece) = after.iter().find(variable) {
-            return Err(format!(
-                "`after` must be fixed texts, so that the documents share what is before them: {piece:?}"
-            ));
+            return Err(format!("`after` must be fixed texts without placeholders, it has {piece:?}"));
         }
         if !instruction.contains(INSTRUCTION) || instruction.contains(QUERY) || instruction.contains(DOCUMENT) {
             return Err(format!(
@@ -68,19 +66,19 @@ impl RerankTemplate {
         self.before.iter().chain([&self.document]).any(|piece| piece.contains(INSTRUCTION))
     }
 
-    /// The pieces of `before` for an instruction and a query.
+    /// Pieces of `before` with an instruction and a query.
     pub fn before(&self, instruction: Option<&str>, query: &str) -> Vec<String> {
         let instruction = self.instruction(instruction);
         self.before.iter().map(|piece| fill(piece, &[(INSTRUCTION, &instruction), (QUERY, query)])).collect()
     }
 
-    /// The text before the document in its piece.
+    /// Text before the document in its piece.
     pub fn head(&self, instruction: Option<&str>, query: &str) -> String {
         let instruction = self.instruction(instruction);
         fill(self.label(), &[(INSTRUCTION, &instruction), (QUERY, query)])
     }
 
-    /// The text that always stands right before the document.
+    /// Fixed text directly before the document.
     pub(crate) fn fixed_label(&self) -> &str {
         let label = self.label();
         let end_of = |name: &str| label.rfind(name).map_or(0, |start| start + name.len());
@@ -172,8 +170,8 @@ mod tests {
         assert_eq!(template("{query}{document}").check(), Ok(()));
         for (template, words) in [
             (template("{query}{document}."), "must end with {document}"),
-            (template("{document}{query}{document}"), "must stand once"),
-            (template("{document}"), "{query} must stand"),
+            (template("{document}{query}{document}"), "must occur once"),
+            (template("{document}"), "{query} must occur"),
             (RerankTemplate { after: vec!["{query}".to_owned()], ..template("{query}{document}") }, "fixed texts"),
             (RerankTemplate { instruction: "x".to_owned(), ..template("{query}{document}") }, "must contain"),
         ] {

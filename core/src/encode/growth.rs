@@ -88,7 +88,7 @@ impl Growth {
         if decoded.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_DECODED {
             return Ok(());
         }
-        Err(format!("may become more than {MAX_DECODED} bytes of text, which is the limit in a request"))
+        Err(format!("may become more than {MAX_DECODED} bytes of text, the limit of a request"))
     }
 }
 

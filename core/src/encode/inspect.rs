@@ -1,4 +1,4 @@
-//! Tokens for people to look at, and texts from ids.
+//! Tokens of a text for display, and texts from ids.
 
 use super::encoder::Encoder;
 use super::options::ResolvedOptions;
@@ -9,30 +9,30 @@ use crate::response::TokenInfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokenizers::{NormalizedString, Normalizer};
 
-/// Bytes that the allocator takes for the text of a token at least.
+/// Minimum bytes that the allocator takes for the text of a token.
 const LEAST_ALLOCATION: usize = 16;
 
 impl ResolvedOptions {
-    /// Counts tokens that are made to be shown.
+    /// Counts tokens to display.
     ///
     /// # Errors
-    /// [`Error::Validation`] for more than a request may show.
+    /// [`Error::Validation`] for more than a request may have.
     pub(super) fn count_shown(&self, tokens: usize, place: Place) -> Result<(), Error> {
         let before = self.shown.fetch_add(tokens, Ordering::Relaxed);
         if before.saturating_add(tokens) <= MAX_OF_REQUEST {
             return Ok(());
         }
-        let problem = format!("may have more than {MAX_OF_REQUEST} tokens, which is the limit in a request");
+        let problem = format!("may have more than {MAX_OF_REQUEST} tokens, the limit of a request");
         Err(Error::invalid(place.field, problem))
     }
 }
 
 impl Encoder {
-    /// The tokens of a text; nothing is cut.
+    /// Tokens of a text, which is not truncated.
     ///
     /// # Errors
-    /// [`Error::Tokenization`]; [`Error::Validation`] for more tokens than a request may show, which the bytes of its
-    /// texts do not bound: normalisation makes twelve of one character in four bytes.
+    /// [`Error::Tokenization`]; [`Error::Validation`] for more tokens than a request may have. The bytes of the texts do not bound
+    /// them: normalisation turns one character of four bytes into up to twelve.
     pub(crate) fn tokens(
         &self,
         text: String,
@@ -49,7 +49,7 @@ impl Encoder {
             .map_err(|error| place.untokenizable(error))?;
         options.count_shown(encoding.len().saturating_sub(expected), place)?;
         options.hold(encoding.len() * (size_of::<TokenInfo>() + LEAST_ALLOCATION) + text.len())?;
-        // Byte at which each character begins, and the end of the last one.
+        // First byte of each character, and the end of the text.
         let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());
         let infos = tokens.zip(encoding.get_special_tokens_mask()).map(|(((&id, token), &(start, stop)), &mask)| {
@@ -63,8 +63,8 @@ impl Encoder {
         Ok(infos.collect())
     }
 
-    /// Upper bound of a text's tokens, special ones not counted: its bytes after normalisation. The character that stands
-    /// for a space in some vocabularies has three bytes and is a token of its own.
+    /// Upper bound of a text's tokens without special ones: its bytes after normalisation. The character that some vocabularies
+    /// use for a space has three bytes and counts as one.
     fn most_tokens(&self, text: &str, place: Place) -> Result<usize, Error> {
         let Some(normalizer) = self.tokenizer.get_normalizer() else { return Ok(text.len()) };
         self.growth.check_text(&self.tokenizer, text).map_err(|problem| place.invalid(problem))?;
@@ -74,12 +74,12 @@ impl Encoder {
         Ok(normalized.len() - 2 * normalized.matches('\u{2581}').count())
     }
 
-    /// Bytes of the text that ids may become.
+    /// Maximum bytes of the text of these ids.
     pub(crate) fn most_decoded(&self, ids: &[u32]) -> usize {
         usize::try_from(self.growth.most_decoded(ids)).unwrap_or(usize::MAX)
     }
 
-    /// The text of a list of ids; `decoded` counts the bytes of a request.
+    /// Text of a list of ids; `decoded` counts the bytes of a request.
     ///
     /// # Errors
     /// [`Error::Validation`] for an id beyond the vocabulary, or for more text than a request may decode;

@@ -1,4 +1,4 @@
-//! Encoding: from texts, pairs, ids and rerank prompts to token ids within the limits.
+//! Encoding of texts, pairs, ids and rerank prompts into token ids within the limits.
 
 pub(crate) mod encoder;
 pub(crate) mod encoders;

@@ -1,9 +1,9 @@
 //! Common head of a rerank request's prompts, encoded once where that is exact.
 //!
 //! The head (instruction, query and labels) ends in punctuation and a space. The space may become one token with the
-//! document's first word, the punctuation may not: no known pre-tokenizer (`word_boundaries.rs`) has a word in which a space
-//! follows punctuation, none looks back, and none looks ahead but from white space. So the text up to the punctuation and the
-//! rest of the prompt have the same tokens apart as together. Other tokenizers encode every prompt as a whole.
+//! document's first word, the punctuation may not: in the known pre-tokenizers (`word_boundaries.rs`) no word has a space after
+//! punctuation, none looks back, and they look ahead only from white space. So the text up to the punctuation and the rest of
+//! the prompt have the same tokens apart as together. Other tokenizers encode every prompt as a whole.
 
 use super::word_boundaries::splits_words;
 use crate::capabilities::RerankTemplate;
@@ -15,9 +15,9 @@ use tokenizers::Tokenizer;
 #[derive(Debug)]
 pub(crate) struct EncodedTemplate {
     template: RerankTemplate,
-    /// The ids of the pieces after the document.
+    /// Ids of the pieces after the document.
     pub(crate) after: Vec<u32>,
-    /// The text before a document in its piece may be encoded on its own.
+    /// True if the text before a document in its piece may be encoded on its own.
     pub(crate) splits: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn splits_before_space(tokenizer: &Tokenizer, label: &str) -> bool {
     end.is_ascii_punctuation() && end != '\'' && splits_words(tokenizer) && added_tokens_stay_apart(tokenizer, end)
 }
 
-/// True if no added token reaches over the cut between `end` and a space, as a part of the text or with its flags.
+/// True if no added token reaches over the cut between `end` and a space, with its content or by its flags.
 fn added_tokens_stay_apart(tokenizer: &Tokenizer, end: char) -> bool {
     let cut = [end, ' '].iter().collect::<String>();
     let added = tokenizer.get_added_tokens_decoder();

@@ -1,4 +1,4 @@
-//! Encoder without an engine, for tools that want the tokens that a server would make.
+//! Encoder without an engine, for tools that need the same tokens as the server.
 
 use super::encoder::Encoder;
 use crate::capabilities::Capabilities;
@@ -29,7 +29,7 @@ impl TextEncoder {
         Ok(Self { encoder, capabilities })
     }
 
-    /// The token ids of each input of a request, in parallel; the first error in their order if there is one.
+    /// Token ids of each input of a request, encoded in parallel; returns the first error in the order of the inputs.
     ///
     /// # Errors
     /// [`Error::Empty`], [`Error::Validation`], [`Error::Tokenization`].

@@ -13,11 +13,11 @@ use crate::response::{Response, TokenLogits};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Units of work per text for matching its tokens with their rows.
+/// Units of work per text for joining its tokens with their logits.
 const OF_TEXT: usize = 1 << 10;
 
 impl Engine {
-    /// Tokens of each text with the logits of their labels.
+    /// Tokens of each text, each with the logits of all labels.
     ///
     /// # Errors
     /// [`Error::NotCapable`] unless the model is a token classifier; [`Error::Validation`] beyond the limits of a request; errors

@@ -1,9 +1,9 @@
-//! Places of characters in a text.
+//! Byte positions of a text's characters.
 
-/// Characters between two places that are known.
+/// Distance in characters of the stored positions.
 const STRIDE: usize = 64;
 
-/// Bytes at which each [`STRIDE`]th character of a text begins, so that a piece is found without going through what stands before it.
+/// Byte position of each [`STRIDE`]th character of a text, so that a piece is found without scanning the text before it.
 #[derive(Debug)]
 pub(super) struct CharIndex {
     bytes: Vec<usize>,
@@ -14,7 +14,7 @@ impl CharIndex {
         Self { bytes: text.char_indices().step_by(STRIDE).map(|(byte, _)| byte).collect() }
     }
 
-    /// The characters from one to the next of the same text; fewer at its end.
+    /// Characters from `start` to `end` of the indexed text; fewer at its end.
     pub(super) fn between<'t>(&self, text: &'t str, start: usize, end: usize) -> &'t str {
         text.get(self.byte(text, start)..self.byte(text, end.max(start))).unwrap_or("")
     }

@@ -1,4 +1,4 @@
-//! Postprocessing of raw outputs into answers.
+//! Postprocessing of raw outputs: normalisation, scores, entities.
 
 pub(crate) mod aggregation;
 mod char_index;
@@ -10,7 +10,7 @@ use crate::error::BackendError;
 use crate::response::{RerankScore, TokenVectors};
 use std::num::NonZero;
 
-/// Scales to unit length; a zero vector stays as it is.
+/// Scales to unit length; a zero vector is unchanged.
 pub(crate) fn normalize(vector: &mut [f32]) {
     let norm = dot(vector, vector).sqrt();
     if norm > 0.0 {
@@ -18,18 +18,18 @@ pub(crate) fn normalize(vector: &mut [f32]) {
     }
 }
 
-/// The cosine of the angle; 0 when one of the vectors is zero.
+/// Cosine similarity; 0 if one of the vectors is zero.
 pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let norms = (dot(a, a) * dot(b, b)).sqrt();
     if norms > 0.0 { (dot(a, b) / norms) as f32 } else { 0.0 }
 }
 
-/// In f64, where products of finite f32 values cannot overflow.
+/// Dot product in f64, where products of finite f32 values cannot overflow.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// The score of a document from the logits of a single-label classifier, or of a reranker's `[no, yes]`.
+/// Score of a document from the logit of a single-label classifier, or from a reranker's logits `[no, yes]`.
 pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> {
     let raw = match logits(output)?[..] {
         [logit] => logit,

@@ -485,7 +485,7 @@ fn tokens_of_a_request_have_a_limit_whatever_normalisation_makes_of_its_texts() 
     let fits = rest * 1000 / tokens - 1000;
     assert_eq!(encoder.tokens(note(fits), PLACE, &resolved).unwrap().len(), fits * 12 + 1);
     let error = encoder.tokens(note(2000), PLACE, &resolved).unwrap_err();
-    assert_eq!(error.to_string(), "`inputs` may have more than 1048576 tokens, which is the limit in a request");
+    assert_eq!(error.to_string(), "`inputs` may have more than 1048576 tokens, the limit of a request");
     assert!(encoder.tokens(note(2000), PLACE, &encoder.resolve(&options(), None).unwrap()).is_ok(), "another request");
 }
 
