@@ -261,7 +261,7 @@ template <typename T, int DIM, int M> struct FlashTile {
         copy_async_commit();
         find_pages(begin + 1);
         for (uint32_t block = begin; block < end; ++block) {
-            // This thread's copies of the block are done; after the barrier those of all threads are, and all threads are
+            // This thread's copies of the block are done; after the barrier all copies are, and all threads are
             // done with the previous block, whose stage the next copies overwrite.
             copy_async_wait_all();
             __syncthreads();
@@ -285,7 +285,7 @@ template <typename T, int DIM, int M> struct FlashTile {
 
 // Grid: tiles * num_kv_heads. Block: 128 threads. Shared memory: (16 * M * 4 + 4 * 64) * DIM * 2 bytes. Rows and heads begin
 // at multiples of 16 bytes.
-// BLOCKS is the number of blocks that should run at once on a multiprocessor of sm_90: as many as its shared memory
+// BLOCKS is the number of blocks that should run at once on a multiprocessor of sm_90: the maximum that its shared memory
 // allows, or fewer where more than a few registers would spill.
 #define FLASH_ATTENTION(NAME, T, DIM, M, BLOCKS)                                                                       \
     KERNEL __launch_bounds__(128, BLOCKS) flash_attention_##NAME##_##DIM##_##M(const Attention a) {                    \

@@ -110,7 +110,7 @@ impl LocalModel {
     /// Vectors as `/embed` returns them, for all texts in one buffer. Without `normalize`, the model's own modules decide the scale.
     ///
     /// # Errors
-    /// Those of [`Engine::embed`], about the field `texts`.
+    /// The errors of [`Engine::embed`], about the field `texts`.
     pub async fn embed(
         &self,
         texts: Vec<String>,
@@ -130,7 +130,7 @@ impl LocalModel {
     /// At most `top_n` documents as `/rerank` orders them, the best first. `raw`: logits instead of probabilities.
     ///
     /// # Errors
-    /// Those of [`Engine::score`], about the fields `query` and `texts`.
+    /// The errors of [`Engine::score`], about the fields `query` and `texts`.
     pub async fn rerank(
         &self,
         query: String,
@@ -151,7 +151,7 @@ impl LocalModel {
     /// Labels with their scores as `/predict` answers them: for each text or pair, the best first. `raw`: logits instead of probabilities.
     ///
     /// # Errors
-    /// Those of [`Engine::classify`], about the field `texts`.
+    /// The errors of [`Engine::classify`], about the field `texts`.
     pub async fn classify(
         &self,
         inputs: Vec<Input>,
@@ -171,7 +171,7 @@ impl LocalModel {
     /// Tokens of each text as `/tokenize` answers them.
     ///
     /// # Errors
-    /// Those of [`Engine::tokenize`], about the field `texts`.
+    /// The errors of [`Engine::tokenize`], about the field `texts`.
     pub async fn tokenize(&self, texts: Vec<String>, options: TextOptions) -> Result<Vec<Vec<TokenInfo>>, Error> {
         self.engine.tokenize(texts, self.options(options)?).await
     }

@@ -78,7 +78,7 @@ def test_scores_are_those_of_the_server(tmp_path):
 def test_classifiers_take_texts_and_pairs(tmp_path):
     found, text = compare(tmp_path, "bert-nli-tiny", "--texts", "-", stdin=lines(QUESTIONS))
     assert found["texts"] == 16 and found["classification"]["labels"] == 3
-    assert 0 < found["classification"]["errors"]["logit"]["worst"] < 0.5 and "inputs whose label stays" in text
+    assert 0 < found["classification"]["errors"]["logit"]["worst"] < 0.5 and "fraction of inputs with the same label" in text
     found, _ = compare(tmp_path, "bert-nli-tiny", "--texts", "-", stdin="\n".join(TEXTS))
     assert found["texts"] == 14
 
@@ -114,7 +114,7 @@ def test_what_is_left_out_is_said(tmp_path):
 def test_tasks_that_are_not_compared_are_named(tmp_path, model, tasks):
     found, text = compare(tmp_path, model, "--texts", "-", stdin=lines(TEXTS))
     assert found["tasks_left_out"] == tasks
-    assert (f"all without a task; those of the model are not compared: {', '.join(tasks)}\n" in text) == bool(tasks)
+    assert (f"all without a task; the model's tasks are not compared: {', '.join(tasks)}\n" in text) == bool(tasks)
 
 
 @pytest.mark.parametrize("dtype, warnings", [
@@ -141,7 +141,7 @@ def test_the_pass_in_float32_needs_no_layers_of_int8(tmp_path, dtype, warnings):
     (["--texts", "-", "--model-id", FIXTURES / "bert-reranker-tiny", "--task", "embed"], "a\nb\nc\n", 1, "names no pooling"),
     (["--texts", "-", "--model-id", FIXTURES / "qwen3-reranker-tiny", "--task", "rerank"], "a\nb\nc\n", 1,
      "line 1: has a text without a query, and the model scores pairs"),
-    (["--model-id", FIXTURES / "bert-ner-tiny"], None, 1, "error: classifiers of tokens cannot be compared"),
+    (["--model-id", FIXTURES / "bert-ner-tiny"], None, 1, "error: token classifiers cannot be compared"),
     (["--model-id", "/no/such/model"], None, 2, "/no/such/model"),
     (["--dtype", "float16", "--device", "cpu"], None, 2, "float16 is for GPUs"),
     (["--dtype", "auto"], None, 2, "`auto` depends on the checkpoint; use float32, bfloat16"),
@@ -157,4 +157,4 @@ def test_what_cannot_be_compared_is_refused(tmp_path, args, stdin, status, words
 def test_flags_are_variables_too(tmp_path):
     done = accuracy(tmp_path, "--texts", "-", stdin="a\nb\nc\n",
                     env={"PREFOLD_ACCURACY_DTYPE": "float32", "PREFOLD_MODEL_ID": str(FIXTURES / "bert-mean-tiny")})
-    assert done.returncode == 0 and "float32 beside float32" in done.stdout, done
+    assert done.returncode == 0 and "float32 compared with float32" in done.stdout, done

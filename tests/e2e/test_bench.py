@@ -117,8 +117,8 @@ def test_queries_beside_bulk_clients(tmp_path, builtin):
             "--concurrency", "1,3", "--queries-api", "embed", "--queries-priority", -1, "--duration", 0.5, "--warmup", 0,
             "--rounds", 2, "--label", label, "--json", f"{label}.json")
         assert status == 0, (out, err)
-        assert "beside queries, 20 per second: POST" in out and "/embed, 2000 distinct requests" in out
-        assert out.count("\nqueries beside bulk ") == 2 * 2 and out.count("\nbulk throughput beside queries: ") == 2, out
+        assert "with queries, 20 per second: POST" in out and "/embed, 2000 distinct requests" in out
+        assert out.count("\nqueries during bulk ") == 2 * 2 and out.count("\nbulk throughput during queries: ") == 2, out
     reports = [json.loads((tmp_path / f"{label}.json").read_text()) for label in ["first", "second"]]
     assert [(run["part"], run["load"]) for run in reports[0]["runs"]] == [(part, load) for load in (1, 3) for part in PARTS]
     runs = [run for report in reports for run in report["runs"]]
@@ -132,7 +132,7 @@ def test_queries_beside_bulk_clients(tmp_path, builtin):
     status, out, err = bench(tmp_path, "plot", "first.json", "second.json", "--svg", "out.svg", "--title", "two")
     assert status == 0, (out, err)
     texts = [text.text for text in ElementTree.parse(tmp_path / "out.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]
-    assert {"two: queries beside 3 bulk clients", "first, alone", "second, beside bulk", "first, beside queries"} <= set(texts)
+    assert {"two: queries with 3 bulk clients", "first, alone", "second, with bulk", "first, with queries"} <= set(texts)
 
 
 def test_rerank_queries_have_their_pairs(tmp_path, served):

@@ -39,7 +39,7 @@ impl Evidence<'_> {
         Ok((capabilities, HeadSource::TokenRows(tokens)))
     }
 
-    /// Compares the recipe's tokens with those of a LogitScore module; returns a warning if the options override the modules.
+    /// Compares the recipe's tokens with a LogitScore module's; returns a warning if the options override the modules.
     ///
     /// # Errors
     /// The tokens differ: the checkpoint was trained with another prompt.

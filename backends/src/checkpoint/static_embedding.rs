@@ -91,7 +91,7 @@ impl StaticEmbedding {
         Ok(false)
     }
 
-    /// The tensors; `None` if those of a model on the hub are unknown before the download.
+    /// The tensors; `None` if they are on the hub and unknown before the download.
     ///
     /// # Errors
     /// They are missing or malformed.
@@ -259,7 +259,7 @@ impl Settings for Table<'_> {
     }
 }
 
-/// Id of the unknown token. Model2Vec treats that of a Unigram model as an ordinary token.
+/// Id of the unknown token. Model2Vec treats a Unigram model's unknown token as an ordinary one.
 fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
     let token = match tokenizer.get_model() {
         ModelWrapper::WordPiece(model) => Some(&model.unk_token),

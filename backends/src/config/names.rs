@@ -97,7 +97,7 @@ pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
 /// First components of names in published code, and in files of the same models from transformers 5.
 pub(crate) const RENAMED_PREFIXES: [(&str, &str); 2] = [("new.", "gte."), ("bert.", "nomic_bert.")];
 
-/// Those of Llama and the families derived from it.
+/// Tensor names of Llama and the families derived from it.
 pub(crate) const DECODER: TensorNames = TensorNames {
     words: "model.embed_tokens",
     positions: "",
@@ -132,7 +132,7 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     pooler: "",
 };
 
-/// Those of Gemma 3.
+/// Tensor names of Gemma 3.
 pub(crate) const GEMMA3: TensorNames = TensorNames {
     attention_output_norm: "post_attention_layernorm",
     feed_forward_norm: "pre_feedforward_layernorm",
@@ -140,7 +140,7 @@ pub(crate) const GEMMA3: TensorNames = TensorNames {
     ..DECODER
 };
 
-/// Those of BERT.
+/// Tensor names of BERT.
 pub(crate) const BERT: TensorNames = TensorNames {
     words: "bert.embeddings.word_embeddings",
     positions: "bert.embeddings.position_embeddings",
@@ -175,7 +175,7 @@ pub(crate) const BERT: TensorNames = TensorNames {
     pooler: "bert.pooler.dense",
 };
 
-/// Those of RoBERTa, XLM-RoBERTa and CamemBERT.
+/// Tensor names of RoBERTa, XLM-RoBERTa and CamemBERT.
 pub(crate) const ROBERTA: TensorNames = TensorNames {
     words: "roberta.embeddings.word_embeddings",
     positions: "roberta.embeddings.position_embeddings",
@@ -186,7 +186,7 @@ pub(crate) const ROBERTA: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of XLM-RoBERTa-XL, whose norms are before blocks.
+/// Tensor names of XLM-RoBERTa-XL, whose norms are before blocks.
 pub(crate) const XLM_ROBERTA_XL: TensorNames = TensorNames {
     embedding_norm: "",
     final_norm: "roberta.encoder.LayerNorm",
@@ -195,7 +195,7 @@ pub(crate) const XLM_ROBERTA_XL: TensorNames = TensorNames {
     ..ROBERTA
 };
 
-/// Those of ELECTRA's discriminator.
+/// Tensor names of ELECTRA's discriminator.
 pub(crate) const ELECTRA: TensorNames = TensorNames {
     words: "electra.embeddings.word_embeddings",
     positions: "electra.embeddings.position_embeddings",
@@ -207,7 +207,7 @@ pub(crate) const ELECTRA: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of MPNet.
+/// Tensor names of MPNet.
 pub(crate) const MPNET: TensorNames = TensorNames {
     words: "mpnet.embeddings.word_embeddings",
     positions: "mpnet.embeddings.position_embeddings",
@@ -224,7 +224,7 @@ pub(crate) const MPNET: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of DistilBERT.
+/// Tensor names of DistilBERT.
 pub(crate) const DISTILBERT: TensorNames = TensorNames {
     words: "distilbert.embeddings.word_embeddings",
     positions: "distilbert.embeddings.position_embeddings",
@@ -243,7 +243,7 @@ pub(crate) const DISTILBERT: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of DeBERTa v2 and v3.
+/// Tensor names of DeBERTa v2 and v3.
 pub(crate) const DEBERTA: TensorNames = TensorNames {
     words: "deberta.embeddings.word_embeddings",
     positions: "",
@@ -261,7 +261,7 @@ pub(crate) const DEBERTA: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of NomicBERT's published code.
+/// Tensor names of NomicBERT's published code.
 pub(crate) const NOMIC: TensorNames = TensorNames {
     words: "bert.embeddings.word_embeddings",
     positions: "",
@@ -281,7 +281,7 @@ pub(crate) const NOMIC: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of NomicBERT without gates and with experts.
+/// Tensor names of NomicBERT without gates and with experts.
 pub(crate) const NOMIC_EXPERTS: TensorNames = TensorNames {
     gate: "",
     up: "mlp.fc1",
@@ -293,7 +293,7 @@ pub(crate) const NOMIC_EXPERTS: TensorNames = TensorNames {
     ..NOMIC
 };
 
-/// Those of Alibaba-NLP/new-impl.
+/// Tensor names of Alibaba-NLP/new-impl.
 pub(crate) const GTE: TensorNames = TensorNames {
     words: "new.embeddings.word_embeddings",
     positions: "",
@@ -314,7 +314,7 @@ pub(crate) const GTE: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of jinaai/jina-bert-implementation.
+/// Tensor names of jinaai/jina-bert-implementation.
 pub(crate) const JINA_V2: TensorNames = TensorNames {
     positions: "",
     gate: "mlp.gated_layers",
@@ -324,7 +324,7 @@ pub(crate) const JINA_V2: TensorNames = TensorNames {
     ..BERT
 };
 
-/// Those of jinaai/jina-bert-v2-qk-post-norm.
+/// Tensor names of jinaai/jina-bert-v2-qk-post-norm.
 pub(crate) const JINA_V2_CODE: TensorNames = TensorNames {
     q_norm: "attention.self.layer_norm_q",
     k_norm: "attention.self.layer_norm_k",
@@ -337,7 +337,7 @@ pub(crate) const JINA_V2_CODE: TensorNames = TensorNames {
     ..JINA_V2
 };
 
-/// Those of jinaai/xlm-roberta-flash-implementation.
+/// Tensor names of jinaai/xlm-roberta-flash-implementation.
 pub(crate) const XLM_ROBERTA_FLASH: TensorNames = TensorNames {
     embedding_norm: "roberta.emb_ln",
     layers: "roberta.encoder.layers",
@@ -352,7 +352,7 @@ pub(crate) const XLM_ROBERTA_FLASH: TensorNames = TensorNames {
     ..ROBERTA
 };
 
-/// Those of ModernBERT.
+/// Tensor names of ModernBERT.
 pub(crate) const MODERNBERT: TensorNames = TensorNames {
     words: "model.embeddings.tok_embeddings",
     positions: "",

@@ -1,4 +1,4 @@
-//! A table of vectors whose rows several tokens share: Model2Vec's quantization of the vocabulary.
+//! Static embedding whose rows are shared by tokens: Model2Vec's quantization of the vocabulary.
 //!
 //! The vector of a token is a row of the stored table times a factor. Readers see a table with a row for each token.
 

@@ -23,7 +23,7 @@ use prefold_kernels::{Dtype, Element};
 
 /// The tensors of a checkpoint.
 ///
-/// Names are those of Hugging Face's classes with the prefix `model.` or the family's (`model.layers.0.self_attn.q_proj.weight`,
+/// Tensors have the names in Hugging Face's classes with the prefix `model.` or the family's (`model.layers.0.self_attn.q_proj.weight`,
 /// `bert.embeddings.LayerNorm.weight`, `score.weight`); files without the prefix are read too. Tensors are converted one at a time, so that
 /// the peak of memory is the mapped file and one converted tensor.
 #[derive(Debug)]

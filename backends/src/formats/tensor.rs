@@ -102,7 +102,7 @@ fn convert<T: Element, const N: usize>(
     Ok(out)
 }
 
-/// Compares a tensor's shape with that of the config.
+/// Compares a tensor's shape with the config's.
 ///
 /// # Errors
 /// They differ.

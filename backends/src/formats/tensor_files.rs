@@ -366,7 +366,7 @@ fn is_weight(name: &str) -> bool {
     name.ends_with(".weight") || name.ends_with(".bias") || name == STATIC_TABLE
 }
 
-/// Another spelling of a name: that of a LayerNorm's weight or bias in files converted from TensorFlow, and Model2Vec's.
+/// Another spelling of a name: of a LayerNorm's weight or bias in files converted from TensorFlow, or Model2Vec's.
 fn other_name(name: &str) -> Option<String> {
     if name == "embedding.weight" {
         return Some(STATIC_TABLE.to_owned());

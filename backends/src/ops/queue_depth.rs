@@ -82,7 +82,7 @@ fn driver_error(error: prefold_kernels::cuda::cudarc::driver::DriverError) -> ca
     cuda_error(error.into())
 }
 
-/// Operations between two marks: one at the beginning of a pass, then as many as take about [`STEP`] with this batch.
+/// Operations between two marks: one at the beginning of a pass, then the number that takes about [`STEP`] with this batch.
 struct Stride {
     operations: usize,
     /// Time at which the previous mark was seen.

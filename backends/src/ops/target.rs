@@ -284,7 +284,7 @@ impl Target {
         if self.is_cpu() { DType::F32 } else { self.activations() }
     }
 
-    /// Rows per block in wide intermediate results: as many as fit a CPU's caches or fill a GPU.
+    /// Rows per block in wide intermediate results, which fit a CPU's caches or fill a GPU.
     pub(crate) fn row_block(&self) -> usize {
         if self.is_cpu() { 1024 } else { 8192 }
     }

@@ -8,7 +8,7 @@ use super::stream::Stream;
 use candle_core::{Error, Result, Tensor};
 use prefold_core::YieldPoint;
 
-/// Values of a block of rows in the widest matrix of an operation: as many as a core moves in a millisecond.
+/// Values of a block of rows in the widest matrix of an operation, which a core moves in a millisecond.
 const BLOCK_VALUES: usize = 1 << 20;
 
 /// The yield points of a pass: one before each operation. Long operations are split into several.

@@ -1,4 +1,4 @@
-//! Checks of models without their weights: the verdicts are those of a start.
+//! Checks of models without their weights: the verdicts equal the results of a start.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 use crate::support::encoders::*;

@@ -109,7 +109,7 @@ fn tokenizers_and_their_templates() {
 
 #[test]
 fn bfloat16_and_int8_point_the_same_way() {
-    // Rows of 32 random values lose more than those of published models, whose cosines are above 0.997.
+    // Rows of 32 random values lose more than published models, whose cosines are above 0.997.
     let types = [(Dtype::Bfloat16, 0.999), (Dtype::Int8, 0.985)];
     for (name, (dtype, least)) in EMBEDDERS.into_iter().chain(STATIC).flat_map(|name| types.map(|it| (name, it))) {
         let expected = expected(&fixture(name));

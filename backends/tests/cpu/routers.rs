@@ -165,7 +165,7 @@ fn with_structure(structure: Value, parameters: Value) -> TempDir {
     directory
 }
 
-/// The vectors of ids without a task, then of those of each.
+/// The vectors of ids without a task, then with each task.
 fn of_all_tasks(model: &mut LoadedModel, ids: &[u32]) -> Vec<Vec<f32>> {
     let tasks = model.backend.info().capabilities.embed.as_ref().unwrap().tasks.len();
     let sequences: Vec<Tokens> =
@@ -196,7 +196,7 @@ fn an_encoder_that_routes_share_is_loaded_once() {
     }
 }
 
-/// Dense modules alone differ, also where the Transformer's own pooler stands in the place of Pooling.
+/// Only Dense modules differ, also where the Transformer's own pooler replaces Pooling.
 #[test]
 fn routes_behind_a_pooler_are_of_one_part() {
     let file = |directory: &Path, name: &str, content: Value| {

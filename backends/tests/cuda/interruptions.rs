@@ -71,7 +71,7 @@ fn a_pass_that_is_stopped_at_any_yield_point_leaves_the_next_as_it_is() {
     }
 }
 
-/// Memory is allocated and freed in the order of one stream and used in that of another.
+/// Memory is allocated and freed in the order of one stream and used in the order of another.
 #[test]
 fn buffers_that_grow_while_another_pass_runs_hold_its_values() {
     if no_gpu() {

@@ -96,7 +96,7 @@ fn mixed(vocab: usize) -> Result<RaggedBatch> {
     Ok(RaggedBatch::from_sequences(&sequences)?)
 }
 
-/// A reranker's prompts with the lengths of MS MARCO's queries and passages, query by query, as many as fit in [`MAX_TOKENS`].
+/// A reranker's prompts with the lengths of MS MARCO's queries and passages, query by query, up to [`MAX_TOKENS`].
 fn ms_marco((queries, passages): (usize, usize), vocab: usize) -> Result<(String, RaggedBatch)> {
     let (mut rng, mut lengths) = (SmallRng::seed_from_u64(4), Lengths::new(4));
     let [before, between, after] = PROMPT_TOKENS.map(|len| random(&mut rng, len, vocab));

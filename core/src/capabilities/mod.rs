@@ -212,23 +212,23 @@ impl FromStr for Pooling {
 }
 
 impl Capabilities {
-    /// Those of an embedding model, which also reranks by cosine.
+    /// Capabilities of an embedding model, which also reranks by cosine.
     pub fn embedding(embed: Embed, max_input_length: usize) -> Self {
         Self { embed: Some(embed), rerank: Some(Rerank::Cosine), max_input_length, ..Self::default() }
     }
 
-    /// Those of a language model that reranks with a prompt.
+    /// Capabilities of a language model that reranks with a prompt.
     pub fn prompted_reranker(template: RerankTemplate, max_input_length: usize) -> Self {
         Self { rerank: Some(Rerank::Prompt(template)), max_input_length, ..Self::default() }
     }
 
-    /// Those of a sequence classifier, which also reranks if it has one label.
+    /// Capabilities of a sequence classifier, which also reranks if it has one label.
     pub fn classifier(classify: Classify, max_input_length: usize) -> Self {
         let rerank = (classify.labels.len() == 1).then_some(Rerank::Pair);
         Self { rerank, classify: Some(classify), max_input_length, ..Self::default() }
     }
 
-    /// Those of a token classifier.
+    /// Capabilities of a token classifier.
     pub fn token_classifier(labels: Vec<String>, max_input_length: usize) -> Self {
         Self { classify_tokens: Some(ClassifyTokens::new(labels)), max_input_length, ..Self::default() }
     }

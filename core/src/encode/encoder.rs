@@ -153,7 +153,7 @@ impl Encoder {
         }
     }
 
-    /// Tokens that an input has, as many as its bytes allow unless normalisation makes it longer.
+    /// Maximum tokens of an input, from its bytes, unless normalisation makes it longer.
     pub(crate) fn most_tokens_of(&self, input: &Input, options: &ResolvedOptions) -> usize {
         let tokens = match input {
             Input::Ids(ids) => ids.len(),

@@ -30,7 +30,7 @@ impl<'a> From<Option<&'a Prompts>> for Choices<'a> {
 }
 
 impl<'a> Choices<'a> {
-    /// Those of a model that makes embeddings.
+    /// Prompts and tasks of an embedding model.
     pub(crate) fn of_embedder(embed: Option<&'a Embed>) -> Self {
         embed.map_or_else(Self::default, |embed| Self { prompts: Some(&embed.prompts), tasks: &embed.tasks })
     }

@@ -1,6 +1,6 @@
 //! Entities that a token classifier finds in a text, token by token or grouped as in the pipeline of Hugging Face transformers.
 //!
-//! They are found one at a time: a single text may have as many logits as an answer may have, and each step reads those of one token.
+//! They are found one at a time: a single text may have all the logits that an answer may have, and each step reads one token's.
 
 use super::aggregation::{Aggregation, Labelled, Word};
 use super::char_index::CharIndex;

@@ -39,7 +39,7 @@ struct Shown {
     logits: Vec<f32>,
 }
 
-/// The entities of a text, but not those of the label `O` where that is ignored.
+/// The entities of a text, without the label `O` if it is ignored.
 fn entities(text: &TokenLogits, aggregation: Aggregation, ignores_o: bool, raw: bool) -> Vec<Shown> {
     let (mut search, labels, mut found) = (text.clone().entities(aggregation, raw), labels(), Vec::new());
     loop {
@@ -70,7 +70,7 @@ fn a_begin_starts_a_group_and_an_inside_goes_on_with_its_kind() {
     let simple = entities(&text, Aggregation::Simple, true, false);
     let expected = [("J\u{f6} Smi", "PER", 0, 6), ("th", "LOC", 6, 8), ("New", "LOC", 12, 15), ("York", "LOC", 16, 20)];
     assert_eq!(shown(&simple), expected);
-    // A word has one label: that of its first token.
+    // A word has one label, its first token's.
     let first = entities(&text, Aggregation::First, true, false);
     assert_eq!(shown(&first)[0], ("J\u{f6} Smith", "PER", 0, 8));
     let none = entities(&text, Aggregation::None, false, true);
@@ -91,7 +91,7 @@ fn a_word_has_the_label_of_its_surest_token_or_of_the_mean() {
     };
     assert_eq!(word(&text, Aggregation::First), ("PER".to_owned(), 3.0));
     assert_eq!(word(&text, Aggregation::Average), ("PER".to_owned(), 3.25));
-    // The larger logit is less sure beside another large one.
+    // The larger logit has a lower probability if another one is large.
     assert_eq!(word(&text, Aggregation::Max), ("PER".to_owned(), 3.0));
     text.logits[5 + 1] = 1.5;
     assert_eq!(word(&text, Aggregation::Max), ("LOC".to_owned(), 4.0));

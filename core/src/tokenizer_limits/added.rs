@@ -58,8 +58,8 @@ pub fn check_normalizer(
     check_added_tokens(&tokens, Some(normalizer), sums)
 }
 
-/// Checks the number of tokens and their lengths, and those that normalization makes of them, of which each byte may become as many as the
-/// second says. White space at the edge of a token that takes white space beside it would be looked at again for each such token in a row.
+/// Checks the number of tokens and their lengths, before and after normalization, which turns a byte into at most the number of bytes that the
+/// second argument gives. White space at the edge of a token that takes adjacent white space would be scanned again for each such token in a row.
 ///
 /// # Errors
 /// They are beyond a limit; the rest of a sentence.

@@ -172,7 +172,7 @@ fn check_templates(processor: &PostProcessorWrapper) -> Result<(), String> {
                     return Err(format!("has the text {text} more than once in `{name}`"));
                 }
             }
-            // Ids and spellings are copied for each text, as many as each list has.
+            // All ids and spellings of a list are copied for each text.
             let tokens = |piece: &Value| {
                 let token = &value["special_tokens"][piece["SpecialToken"]["id"].as_str().unwrap_or_default()];
                 let count = |list: &str| token[list].as_array().map_or(0, Vec::len);

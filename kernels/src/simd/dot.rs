@@ -20,7 +20,7 @@ pub trait Dot {
     const IS_WIDENED: bool = false;
     /// `true` for bytes widened to 16 bits: widening and multiplying them takes several instructions each, one each for bf16.
     const WIDENS_BYTES: bool = Self::IS_WIDENED && Self::ELEMENTS > 1;
-    /// Rows of a register block (MR in BLIS): as many as there are registers for.
+    /// Rows of a register block (MR in BLIS), limited by the number of registers.
     const ROWS: usize;
     /// Vectors in a row of a register block.
     const VECTORS: usize;

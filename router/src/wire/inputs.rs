@@ -6,7 +6,7 @@ use serde::de::{Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// Token ids per list: more than any model's context, and as many as `/decode` takes. A list grows by copying, so its
+/// Token ids per list: more than any model's context, and the limit of `/decode`. A list grows by copying, so its
 /// length decides the memory that parsing takes.
 pub(crate) const MAX_IDS: usize = 1 << 20;
 

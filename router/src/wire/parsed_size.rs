@@ -3,7 +3,7 @@
 use super::inputs::VALUE_BYTES;
 use crate::error::ApiError;
 
-/// Strings, lists and objects per body: eight times as many as the default limits let through.
+/// Strings, lists and objects per body: eight times the number that the default limits allow.
 pub(super) const MAX_VALUES: usize = 1 << 20;
 
 /// Bytes of a number in a list, whose memory doubles as it grows.

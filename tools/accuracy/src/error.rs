@@ -42,7 +42,7 @@ pub enum AccuracyError {
         problem: String,
     },
     /// The model's answers cannot be compared.
-    #[error("classifiers of tokens cannot be compared, and the model is one")]
+    #[error("token classifiers cannot be compared, and the model is one")]
     TokenClassifier,
     /// The model does not load, or the engine does not start.
     #[error(transparent)]

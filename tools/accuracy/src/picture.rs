@@ -11,7 +11,7 @@ const MEGABYTE: f64 = 1e6;
 /// Charts of the errors and of the cost, drawn one below the other.
 pub(crate) fn charts(report: &Report) -> Vec<Chart> {
     let Report { model, reference, other, agreement, .. } = report;
-    let title = format!("{model}: {} beside {}, {}", other.dtype, reference.dtype, report.compared());
+    let title = format!("{model}: {} compared with {}, {}", other.dtype, reference.dtype, report.compared());
     let mut charts = match agreement {
         Agreement::Embeddings(embeddings) => of_embeddings(embeddings),
         Agreement::Rerank(rerank) => of_rerank(rerank),

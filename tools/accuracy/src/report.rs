@@ -152,7 +152,7 @@ impl Report {
         }
         if !tasks_left_out.is_empty() {
             let tasks = tasks_left_out.join(", ");
-            writeln!(f, "         all without a task; those of the model are not compared: {tasks}")?;
+            writeln!(f, "         all without a task; the model's tasks are not compared: {tasks}")?;
         }
         if reference.truncated > 0 {
             writeln!(f, "         {} truncated to the model's longest input", reference.truncated)?;
@@ -176,7 +176,7 @@ impl Report {
 
     fn write_agreement(&self, f: &mut Formatter<'_>) -> FmtResult {
         let Self { reference, other, .. } = self;
-        let title = format!("{} beside {}", other.dtype, reference.dtype);
+        let title = format!("{} compared with {}", other.dtype, reference.dtype);
         writeln!(f, "\n{title:40}{:>12}{:>12}  worst at", "mean", "worst")?;
         match &self.agreement {
             Agreement::Embeddings(found) => {
@@ -188,16 +188,16 @@ impl Report {
                     None => writeln!(f)?,
                 }
                 row(f, "order of the others, Kendall's tau-b", found.kendall_tau_b.as_ref())?;
-                row(f, &format!("{TOP} nearest that stay, as a part"), found.top_10_overlap.as_ref())
+                row(f, &format!("fraction of the {TOP} nearest kept"), found.top_10_overlap.as_ref())
             }
             Agreement::Rerank(found) => {
                 errors(f, &found.errors)?;
                 row(f, "order per query, Kendall's tau-b", found.kendall_tau_b.as_ref())?;
-                row(f, "queries whose best stays, as a part", found.top_1_agreement.as_ref())
+                row(f, "fraction of queries with the same best", found.top_1_agreement.as_ref())
             }
             Agreement::Classification(found) => {
                 errors(f, &found.errors)?;
-                row(f, "inputs whose label stays, as a part", found.label_agreement.as_ref())
+                row(f, "fraction of inputs with the same label", found.label_agreement.as_ref())
             }
         }
     }

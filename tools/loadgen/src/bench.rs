@@ -169,7 +169,7 @@ fn title(report: &Report) -> Vec<String> {
     lines.extend(report.queries.as_ref().map(|queries| {
         let QueriesReport { url, file, rate, .. } = queries;
         let requests = requests(queries.different_requests);
-        format!("beside queries, {rate} per second: POST {url}, {requests} from {file}")
+        format!("with queries, {rate} per second: POST {url}, {requests} from {file}")
     }));
     lines
 }

@@ -13,9 +13,9 @@ impl LoadPart {
     fn name(self) -> &'static str {
         match self {
             Self::QueriesAlone => "queries alone",
-            Self::QueriesBesideBulk => "queries beside bulk",
+            Self::QueriesBesideBulk => "queries during bulk",
             Self::BulkAlone => "bulk alone",
-            Self::BulkBesideQueries => "bulk beside queries",
+            Self::BulkBesideQueries => "bulk during queries",
         }
     }
 }
@@ -99,7 +99,7 @@ fn bulk_throughput(runs: &[RunReport]) -> Option<String> {
     let tokens = beside.tokens_per_s.zip(alone.tokens_per_s);
     let tokens = tokens.map_or(String::new(), |(beside, alone)| format!(", tokens/s {beside:.0} of {alone:.0}"));
     Some(format!(
-        "bulk throughput beside queries: {} of that alone (texts/s {:.1} of {:.1}{tokens}; by round {})",
+        "bulk throughput during queries: {} of bulk alone (texts/s {:.1} of {:.1}{tokens}; by round {})",
         ratio(beside.texts_per_s, alone.texts_per_s),
         beside.texts_per_s,
         alone.texts_per_s,

@@ -44,14 +44,14 @@ fn every_part_has_its_line_in_every_table() {
     let lines = lines(&runs(Some(200.0)));
     let at = |begin: &str| lines.iter().filter(|line| line.starts_with(begin)).cloned().collect::<Vec<_>>();
     assert_eq!(words(&at("2 bulk clients")[0])[3..6], ["answered", "failed", "requests/s"]);
-    let queries = at("queries beside bulk ");
+    let queries = at("queries during bulk ");
     assert_eq!(queries.len(), 2, "{lines:#?}");
-    let of = ["queries", "beside", "bulk"];
+    let of = ["queries", "during", "bulk"];
     let row = ["4", "1", "0.40", "1.6", "8", "400.1", "800.3", "800.3", "800.3", "-"];
     assert_eq!(words(&queries[0]), [&of[..], &row].concat());
     assert_eq!(words(&queries[1]), [&of[..], &["7", "2.5", "200.0", "2.0", "4.0", "4.0", "4.0"]].concat());
-    assert_eq!(at("queries beside bulk:"), ["queries beside bulk: 1 x status 429, first: full"]);
-    let order = ["queries alone", "queries beside bulk", "bulk alone", "bulk beside queries"];
+    assert_eq!(at("queries during bulk:"), ["queries during bulk: 1 x status 429, first: full"]);
+    let order = ["queries alone", "queries during bulk", "bulk alone", "bulk during queries"];
     let first = lines.iter().position(|line| line.starts_with("queries alone")).unwrap();
     assert!(order.iter().zip(&lines[first..]).all(|(name, line)| line.starts_with(name)), "{lines:#?}");
 }
@@ -85,7 +85,7 @@ fn histograms_share_their_intervals() {
 fn the_bulks_throughput_is_compared_whole_and_by_round() {
     assert_eq!(
         bulk_throughput(&runs(None)).unwrap(),
-        "bulk throughput beside queries: 0.750 of that alone (texts/s 1.2 of 1.6, tokens/s 6 of 8; by round 0.625, 0.875)"
+        "bulk throughput during queries: 0.750 of bulk alone (texts/s 1.2 of 1.6, tokens/s 6 of 8; by round 0.625, 0.875)"
     );
     assert_eq!(bulk_throughput(&runs(None)[..2]), None);
 }

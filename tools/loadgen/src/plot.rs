@@ -101,7 +101,7 @@ fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
     let mut throughput = chart("", "bulk clients", "texts/s of the bulk");
     for (colour, (label, runs)) in series.iter().enumerate() {
         for (part, name, dashed) in
-            [(LoadPart::BulkAlone, "without queries", true), (LoadPart::BulkBesideQueries, "beside queries", false)]
+            [(LoadPart::BulkAlone, "without queries", true), (LoadPart::BulkBesideQueries, "with queries", false)]
         {
             let points =
                 runs.iter().filter(|run| run.part == Some(part)).map(|run| (run.load, run.texts_per_s)).collect();
@@ -114,11 +114,11 @@ fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
 
 /// Cumulative distribution of the queries' latency, alone and together with the bulk.
 fn latencies(series: &Series<'_>, title: &str, clients: f64) -> Chart {
-    let title = format!("{title}: queries beside {}", count(clients as u64, "bulk client"));
+    let title = format!("{title}: queries with {}", count(clients as u64, "bulk client"));
     let mut chart = Chart { log_x: true, ..chart(&title, "latency, ms", "% of the queries") };
     for (colour, (label, runs)) in series.iter().enumerate() {
         for (part, name, dashed) in
-            [(LoadPart::QueriesAlone, "alone", true), (LoadPart::QueriesBesideBulk, "beside bulk", false)]
+            [(LoadPart::QueriesAlone, "alone", true), (LoadPart::QueriesBesideBulk, "with bulk", false)]
         {
             let run = runs.iter().find(|run| run.part == Some(part) && run.load == clients);
             let points =
@@ -181,7 +181,7 @@ mod tests {
         };
         let charts = charts(&[mixed("a", &[2.0, 16.0]), mixed("b", &[2.0])], "t").unwrap();
         let titles: Vec<_> = charts.iter().map(|chart| chart.title.as_str()).collect();
-        assert_eq!(titles, ["t: queries beside 2 bulk clients", "t: queries beside 16 bulk clients", ""]);
+        assert_eq!(titles, ["t: queries with 2 bulk clients", "t: queries with 16 bulk clients", ""]);
         let lines = |chart: &Chart| -> Vec<_> {
             chart.lines.iter().map(|line| (line.name.clone(), line.dashed, line.colour, line.points.clone())).collect()
         };
@@ -190,7 +190,7 @@ mod tests {
             lines(&charts[0])[..3],
             [
                 (name("a, alone"), true, 0, vec![(1.0, 0.0), (40.0, 1.0)]),
-                (name("a, beside bulk"), false, 0, vec![(2.0, 0.0), (40.0, 1.0)]),
+                (name("a, with bulk"), false, 0, vec![(2.0, 0.0), (40.0, 1.0)]),
                 (name("b, alone"), true, 1, vec![(1.0, 0.0), (40.0, 1.0)]),
             ]
         );
@@ -198,7 +198,7 @@ mod tests {
             lines(&charts[2])[..2],
             [
                 (name("a, without queries"), true, 0, vec![(2.0, 98.0), (16.0, 98.0)]),
-                (name("a, beside queries"), false, 0, vec![(2.0, 97.0), (16.0, 97.0)]),
+                (name("a, with queries"), false, 0, vec![(2.0, 97.0), (16.0, 97.0)]),
             ]
         );
     }

@@ -37,7 +37,7 @@ fn columns(mode: &str) -> Vec<String> {
 
 fn mixed_columns() -> Vec<String> {
     let lines = [
-        "queries alone, bulk alone: each had the server for itself. beside: both at the same time.",
+        "queries alone, bulk alone: each had the server for itself. during: both at the same time.",
         "p50, p90, p99: latency that 50%, 90%, 99% of the requests did not exceed, until the last byte.",
         "in forward passes: latency over the mean time of a batch's forward pass.",
     ];
@@ -48,7 +48,7 @@ fn ratio_column(runs: &[RunReport]) -> Option<String> {
     let server = runs.iter().filter_map(|run| run.server.as_ref()).find(|server| server.compaction_ratio.is_some())?;
     let scope = if server.source == "headers" { "request" } else { "batch" };
     Some(format!(
-        "N'/N: part of the tokens that the server computed; the rest repeats the beginning of another text of the {scope}."
+        "N'/N: fraction of the tokens that the server computed; the rest repeats the beginning of another text of the {scope}."
     ))
 }
 
@@ -86,7 +86,7 @@ fn beside_bulk(runs: &[RunReport]) -> Vec<String> {
         let bulk = of(LoadPart::BulkBesideQueries, beside.load)?.texts_per_s
             / of(LoadPart::BulkAlone, beside.load)?.texts_per_s;
         Some(format!(
-            "Beside {} half of the queries took at most {:.1} ms, alone {:.1} ms; the bulk kept {:.1}% of its throughput.",
+            "With {}, half of the queries took at most {:.1} ms, alone {:.1} ms; the bulk kept {:.1}% of its throughput.",
             count(beside.load as u64, "bulk client"),
             beside.latency_ms.p50,
             alone.latency_ms.p50,
@@ -110,7 +110,7 @@ fn sharing(report: &Report) -> Option<String> {
     }
     let saved = 100.0 * (1.0 - least);
     let when = match report.mode.as_str() {
-        "mixed" => format!("Beside {}", count(run.load as u64, "bulk client")),
+        "mixed" => format!("With {}", count(run.load as u64, "bulk client")),
         mode => format!("With {}", load(mode, run.load)),
     };
     Some(format!(

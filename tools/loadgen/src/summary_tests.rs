@@ -29,7 +29,7 @@ fn columns_are_explained_and_the_ends_of_the_sweep_compared() {
     let text = text(&report("concurrency", &[(1.0, 100.0, 10.0, 0.9), (8.0, 250.0, 30.5, 0.6)]));
     for words in [
         "concurrency: requests in flight",
-        "N'/N: part of the tokens that the server computed; the rest repeats the beginning of another text of the batch",
+        "N'/N: fraction of the tokens that the server computed; the rest repeats the beginning of another text of the batch",
         "With 1 request in flight the server reached 100.0 texts/s with a p50 of 10.0 ms,\nwith 8 requests in flight 250.0 texts/s \
          with a p50 of 30.5 ms (2.50 times the throughput).",
         "With 8 requests in flight 40.0% of the tokens needed no computation",
@@ -82,7 +82,7 @@ fn queries_are_compared_with_and_without_the_bulk() {
     let parts = [LoadPart::QueriesAlone, LoadPart::BulkAlone, LoadPart::QueriesBesideBulk, LoadPart::BulkBesideQueries];
     mixed.runs.iter_mut().zip(parts).for_each(|(run, part)| run.part = Some(part));
     let text = text(&mixed);
-    let words = "Beside 1 bulk client half of the queries took at most 50.0 ms, alone 3.0 ms; the bulk kept 95.0% of its throughput.";
+    let words = "With 1 bulk client, half of the queries took at most 50.0 ms, alone 3.0 ms; the bulk kept 95.0% of its throughput.";
     assert!(text.contains(words), "{text}");
-    assert!(text.contains("Beside 1 bulk client 10.0% of the tokens"), "{text}");
+    assert!(text.contains("With 1 bulk client 10.0% of the tokens"), "{text}");
 }

@@ -107,10 +107,10 @@ fn a_width_that_is_not_the_tables_is_told() {
     );
     assert_eq!(open(dir.path()).unwrap().capabilities.warnings, notes);
     let dir = with_width(json!("x"));
-    let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("it is no number") };
+    let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("it is not a number") };
     assert!(problem.contains("`hidden_dim`"), "{problem}");
     assert_eq!(open(dir.path()).unwrap_err().to_string(), problem);
-    // Beside a StaticEmbedding it is not the table's.
+    // In the folder of a StaticEmbedding it is not the table's.
     let dir = copy_of("static-embedding-tiny");
     write_json(&dir.path().join("config.json"), &json!({"model_type": "distilbert", "hidden_dim": 3072}));
     assert!(open(dir.path()).unwrap().capabilities.warnings.is_empty());

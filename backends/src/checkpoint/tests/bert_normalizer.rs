@@ -1,4 +1,4 @@
-//! The normalizer of BERT's tokenizer classes. Ids are those of transformers 5.24 for the same files; 4.51 has others where it is said.
+//! The normalizer of BERT's tokenizer classes. The ids were computed by transformers 5.24 from the same files; comments name differences of 4.51.
 
 use super::refusals::Change::{Delete, Remove, Set};
 use super::{copy_of, open, write_json};

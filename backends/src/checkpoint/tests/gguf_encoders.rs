@@ -96,7 +96,7 @@ fn add_tokenizer(gguf: &mut Gguf, tokenizer: &Json) {
     }
     let kind = match model["type"].as_str().unwrap() {
         "WordPiece" => {
-            // The mark of a word's beginning instead of that of its continuation.
+            // The mark of a word's beginning instead of its continuation's.
             for (_, (piece, _)) in tokens.iter_mut().filter(|(id, _)| !added.contains_key(id)) {
                 *piece = piece.strip_prefix("##").map_or_else(|| format!("\u{2581}{piece}"), str::to_owned);
             }
@@ -316,7 +316,7 @@ fn a_vocabulary_tells_how_it_was_normalized() {
         }
     };
     assert_eq!(normalizer(&|_| ()), (true, Some(true)));
-    // Names in brackets are no words.
+    // Names in brackets are not words.
     assert_eq!(normalizer(&|tokens| tokens[1] = string("\u{2581}[Q]")), (true, Some(true)));
     assert_eq!(normalizer(&|tokens| tokens[20] = string("\u{2581}River")), (false, None));
     assert_eq!(normalizer(&|tokens| tokens[20] = string("caf\u{e9}")), (true, Some(false)));

@@ -230,7 +230,7 @@ fn layers_that_are_one_and_the_same_cannot_fill_the_memory() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("model.gguf");
     gguf.write(&path);
-    // The offset of one tensor becomes that of another.
+    // A tensor gets the offset of another.
     let mut bytes = fs::read(&path).unwrap();
     let offset_of = |bytes: &[u8], name: &str| {
         let name = string(name);

@@ -161,7 +161,7 @@ fn the_commit_of_a_branch_is_noted_in_one_step() {
     let refs = cache.path().join("models--owner--tiny/refs");
     open(model(&hub.endpoint, cache.path())).unwrap();
     let names: Vec<_> = fs::read_dir(&refs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["main"], "and nothing beside it");
+    assert_eq!(names, ["main"], "and nothing else");
     // If the commit cannot be stored, the old one stays and the model is served.
     fs::remove_file(refs.join("main")).unwrap();
     fs::create_dir(refs.join("main")).unwrap();

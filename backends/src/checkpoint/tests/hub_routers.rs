@@ -20,7 +20,7 @@ fn fetched(hub: &Hub) -> Vec<String> {
     files
 }
 
-/// The fixture with files beside those that are read.
+/// The fixture with additional files that are not read.
 fn with_others(name: &str, folder: &str) -> Behaviour {
     let mut behaviour = repository(name);
     for file in ["onnx/model.onnx", "onnx/config.json", "pytorch_model.bin", "vocab.txt", "README.md"] {

@@ -66,7 +66,7 @@ fn what_lifts_the_mask() {
     let by_class = [("use_bidirectional_attention", json!(null))];
     assert_eq!(mask("qwen3-bidirectional-tiny", &by_class), MaskConfig::Full);
     assert_eq!(config_with("qwen3-bidirectional-tiny", &[]).output_size, 48);
-    // The code that lifts the mask is not run, and not needed. That of gte-Qwen2 and stella lifts it unasked.
+    // The code that lifts the mask is not run, and not needed. The code of gte-Qwen2 and stella always lifts it.
     let code = ("auto_map", json!({"AutoModel": "modeling_qwen.Qwen2Model"}));
     assert_eq!(mask("qwen2-tiny", &[without[0].clone(), code.clone()]), MaskConfig::Full);
     assert_eq!(mask("qwen2-tiny", &[code]), MaskConfig::Full);

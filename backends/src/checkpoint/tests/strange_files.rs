@@ -176,7 +176,7 @@ fn the_hubs_cache_keeps_files_elsewhere_and_links_to_them() {
     fs::rename(blobs.join("1_Pooling/config.json"), blobs.join("0123")).unwrap();
     symlink("../../../blobs/0123", snapshot.join("1_Pooling/config.json")).unwrap();
     open(&snapshot).unwrap();
-    // The same links in another place are those of a stranger.
+    // The same links in another place are not trusted.
     fs::rename(cache.path().join("snapshots"), cache.path().join("models")).unwrap();
     let message = open(cache.path().join("models/abc")).unwrap_err().to_string();
     assert!(message.contains("through a link"), "{message}");

@@ -138,7 +138,7 @@ fn a_router_has_few_models_and_short_names() {
     assert!(message.contains("`structure` has a name of 129 bytes, the limit is 128"), "{message}");
 }
 
-/// The message of a start, and that of check-model, which is the same.
+/// The message of a start, which is also the message of check-model.
 fn refused(folder: &Path) -> String {
     let message = open(folder).unwrap_err().to_string();
     let verdict = format!("{:?}", check_model(&options(ModelSource::Path(folder.to_owned()))).verdict);

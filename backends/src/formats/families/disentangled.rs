@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Rows of a table at most; far above any model.
 const MAX_SPAN: usize = 1 << 16;
 
-/// Reads the embeddings of distances; `max_positions` is the default of the farthest.
+/// Reads the settings of relative position embeddings; `max_positions` is the default maximum distance.
 ///
 /// # Errors
 /// A field is malformed or out of range, or one of its values is not supported.
@@ -54,7 +54,7 @@ pub(super) fn read(fields: &Fields<'_>, max_positions: usize) -> Result<Position
     Ok(PositionsConfig::Disentangled(config))
 }
 
-/// The terms that scores have beside that of the contents: a list, or names with `|` between them.
+/// Position terms of the scores, in addition to the content term: a list, or names separated by `|`.
 fn terms(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
     let names: Vec<String> = match fields.get("pos_att_type") {
         None => vec![],

@@ -99,7 +99,7 @@ const NOMIC_ATTENTION: &Musts = &[("scale_attn_weights", Must::Bool(true)), off(
 const NOMIC_ROTATIONS: &Musts =
     &[("rotary_emb_fraction", Must::Number(1.0)), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")];
 
-/// nomic-embed-text v1 and v1.5, in the spelling of the published code and in that of transformers 5.
+/// nomic-embed-text v1 and v1.5, in the spellings of the published code and of transformers 5.
 const NOMIC: Family = Family {
     model_type: "nomic_bert",
     prefix: "NomicBert",

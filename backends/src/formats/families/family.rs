@@ -52,7 +52,7 @@ pub(crate) struct Family {
     /// `num_kv_heads` may be missing and is then `num_heads`. Other families have a fixed default, which no real checkpoint relies
     /// on.
     pub(crate) optional_kv_heads: bool,
-    /// Scores are divided by the root of this field instead of that of `head_dim`.
+    /// Field by whose root scores are divided, instead of the root of `head_dim`.
     pub(crate) query_scalar: Option<&'static str>,
     pub(crate) windows: Windows,
     pub(crate) activations: Activations,
@@ -141,7 +141,7 @@ pub(crate) enum Rule {
     Fixed(bool),
     /// A field of `config.json` says so; its default. In GGUF the tensor decides.
     Field(&'static str, bool),
-    /// That of all models with a `config.json`. In GGUF the tensor decides.
+    /// Fixed for all models with a `config.json`. In GGUF the tensor decides.
     Tensor(bool),
 }
 

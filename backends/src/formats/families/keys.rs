@@ -14,7 +14,7 @@ pub(crate) struct Keys {
     pub(crate) hidden_size: Key,
     pub(crate) num_layers: Key,
     pub(crate) num_heads: Key,
-    /// Heads of keys and values; as many as of queries where the family has no such setting.
+    /// Heads of keys and values; the number of query heads if the family has no such setting.
     pub(crate) num_kv_heads: Key,
     /// Width of a head; the states are divided among the heads where the family has no such setting.
     pub(crate) head_dim: Key,

@@ -56,7 +56,7 @@ fn periodic(fields: &Fields<'_>, name: &str, default: usize, layers: Range<usize
     Ok(layers.map(|layer| layer % every != 0).collect())
 }
 
-/// Layers of Qwen with a window: those of their types, or those from one on.
+/// Layers of Qwen with a window: by layer type, or from a given layer on.
 fn some_layers(fields: &Fields<'_>, types: Option<Vec<bool>>, num_layers: usize) -> Result<Vec<bool>, LoadError> {
     match (types, fields.or("use_sliding_window", false)?) {
         (Some(slides), false) if slides.contains(&true) => {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 /// Tensors without a Hugging Face name: frequency divisors of RoPE, and rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
 
-/// The `pooling_type` of a reranker, which scores by the language model's head or that of a classifier.
+/// The `pooling_type` of a reranker, which scores by the language model's head or a classifier's.
 const RANK: usize = 4;
 
 impl GgufFile {

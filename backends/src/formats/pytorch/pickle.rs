@@ -1,7 +1,7 @@
 //! The part of Python's pickle that files of tensors are written in. It builds values and calls nothing: a global is a name of
 //! a short list, and whatever else a pickle asks for is refused by its name.
 //!
-//! The opcodes are those of CPython's `Lib/pickletools.py`. Each makes a bounded number of values, so memory is bounded by the
+//! CPython's `Lib/pickletools.py` describes the opcodes. Each makes a bounded number of values, so memory is bounded by the
 //! pickle's length; lists and dicts are numbered nodes, so nothing is recursive.
 
 use super::global::Global;

@@ -254,7 +254,7 @@ proptest! {
         whole.template.as_mut().unwrap().splits = false;
         prop_assert!(once.template.as_ref().unwrap().splits);
         let options = EncodeOptions { truncate: Some(truncate), direction: Some(direction), ..options() };
-        // The rules of one request: its head is that of the first document.
+        // The rules of one request, whose head is the first document's.
         let resolved = once.resolve(&options, None).unwrap();
         for (query, document) in queries.iter().flat_map(|query| documents.iter().map(move |document| (query, document))) {
             let input = || Input::Rerank { instruction: None, query: query.as_str().into(), query_place: QUERY, document: document.clone() };
@@ -303,7 +303,7 @@ fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
         other => other,
     };
     assert!(encoder.bound.exceeds(&document, 200));
-    // Too long, and short enough to be encoded whole; its ends are those of the long one.
+    // Too long, and short enough to be encoded whole; its ends equal the long one's.
     let middle = document.len() / 2;
     let (first, last) = (&document[..20_000], &document[document.len() - 20_000..]);
     assert!(!encoder.bound.exceeds(&[first, last].concat(), 200) && middle > 20_000);

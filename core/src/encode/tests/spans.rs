@@ -1,4 +1,4 @@
-//! Places of tokens against those of Hugging Face's tokenizers.
+//! Positions of tokens compared with Hugging Face's tokenizers.
 
 use super::*;
 use crate::request::EncodeOptions;

@@ -379,7 +379,7 @@ async fn quotas_tell_what_is_held() {
     control.started();
     let waiting = embed(&[2, 3, 4]);
     let held = || engine.quotas().map(|quota| quota.held());
-    // The bytes are those of two answers, and none of tokens once they wait.
+    // The bytes of two answers, and none of tokens once they wait.
     wait_until("the second waits", || held()[..3] == [2, 1, 3]);
     assert!(held()[3] > 0 && held()[4] == 0, "{:?}", held());
     drop(control);

@@ -19,7 +19,7 @@ const MS: Duration = Duration::from_millis(1);
 /// Time of a token.
 const TOKEN: Duration = Duration::from_micros(20);
 
-/// Time that a batch takes beside its tokens.
+/// Time that a batch takes in addition to its tokens.
 const OVERHEAD: Duration = MS;
 
 const QUANTUM: usize = 512;
@@ -403,7 +403,7 @@ proptest! {
         }
     }
 
-    /// No account has more urgent time than what interrupted batches have computed, beside its second and the batch that it ends with.
+    /// No account has more urgent time than interrupted batches have computed, plus its second and its last batch.
     #[test]
     fn interrupted_batches_keep_their_half(requests in histories()) {
         let simulation = Simulation::new(1000 * MS, Some(LIMITS), requests).run();

@@ -15,7 +15,7 @@ fn added_tokens_are_counted_over_all_tokenizers() {
     let mut sums = TokenizerSums::default();
     file.check(&mut sums).unwrap();
     file.check(&mut sums).unwrap();
-    // Those of other files have the same sum: 48 tokens are left.
+    // Tokens of other files count in the same sum: 48 are left.
     let others = |count| vec![AddedToken::from(long.as_str(), true); count];
     check_added_tokens(&others(48), None, &mut sums).unwrap();
     assert_eq!(check_added_tokens(&others(1), None, &mut sums).unwrap_err(), IN_ALL);

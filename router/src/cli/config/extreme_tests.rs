@@ -148,7 +148,7 @@ fn numbers_of_a_file_are_refused_alike() {
             let text = read(format!("{flag} = '{value}'"));
             assert_eq!(text.is_ok(), line.is_ok(), "{flag} = '{value}': {text:?}");
             text.err().iter().for_each(|message| check_message(message, flag, value));
-            // Numbers as TOML writes them; those of more than 64 bits are no numbers there.
+            // Numbers as TOML writes them; TOML has no numbers of more than 64 bits.
             let number = read(format!("{flag} = {}", value.to_lowercase()));
             match number {
                 Ok(()) => {}
