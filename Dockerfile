@@ -13,7 +13,7 @@ FROM ${BASE_IMAGE} AS runtime
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/*
-# Downloaded models; whoever the container runs as must be able to write there.
+# Downloaded models; the container's user must be able to write there.
 RUN useradd --uid 1000 --create-home prefold && install -d -o prefold -g prefold /data
 USER prefold
 # Both caches are in the volume, because the root may be read-only. PORT is not set here: a variable wins over the file that

@@ -16,11 +16,11 @@ help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
 	@echo 'make serve   build and serve the built-in model on port $(PORT) (PORT=...)'
 	@echo 'make test    all tests, the end-to-end ones included'
-	@echo 'make test-python   the tests of the Python package, a part of test (WHEEL=FILE for that of a wheel)'
-	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and what is large'
+	@echo 'make test-python   the tests of the Python package, a part of test (WHEEL=FILE for the package in a wheel)'
+	@echo 'make test-clients   real clients, examples, /docs in Chromium, deployment files; a part of test, and its large tests'
 	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
-	@echo 'make compare       beside PyTorch, ONNX Runtime, OpenVINO and fastembed on this CPU, in alternating runs; 3 GB, half an hour'
+	@echo 'make compare       against PyTorch, ONNX Runtime, OpenVINO and fastembed on this CPU, in alternating runs; 3 GB, half an hour'
 	@echo 'make overload      ten times as many clients as the server takes: throughput, latency, memory; 3 minutes'
 	@echo 'make soak          30 minutes of mixed traffic, 10 of them warm-up: whether memory, descriptors or threads grow'
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
@@ -101,7 +101,7 @@ cuda-mutants:
 gpu-check:
 	benches/gpu/pack.sh
 
-# `make docker-check` is that of `cpu`; `make docker-check cuda` that of `cuda`.
+# `make docker-check` checks the image `cpu`; `make docker-check cuda` the image `cuda`.
 docker-check:
 	scripts/docker-check.sh $(or $(filter cpu cuda,$(MAKECMDGOALS)),cpu)
 

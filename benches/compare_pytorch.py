@@ -18,7 +18,7 @@ import time
 
 import torch
 
-SHAPES = [  # (model and layer, out_features, in_features): those of `prefold-bench kernels`
+SHAPES = [  # (model and layer, out_features, in_features) of `prefold-bench kernels`
     ("SmolLM2-135M qkv", 960, 576),
     ("SmolLM2-135M gate-up", 3072, 576),
     ("SmolLM2-135M down", 576, 1536),

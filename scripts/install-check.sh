@@ -143,6 +143,6 @@ for way in "$@"; do
     case $way in
         tarball | pip | image) "$way" ;;
         source) from_source ;;
-        *) fail "$way is no way to install" ;;
+        *) fail "$way is not an installation method" ;;
     esac
 done

@@ -15,7 +15,7 @@ maturin build --release --compatibility manylinux2014 --target "$triple" --manif
 wheel=$(echo "$out"/*.whl)
 
 auditwheel show "$wheel" | tee "$target/auditwheel.txt"
-grep -q "\"manylinux_${glibc/./_}_x86_64\"" "$target/auditwheel.txt" || { echo "wheel: the tag is not that of glibc $glibc" >&2; exit 1; }
+grep -q "\"manylinux_${glibc/./_}_x86_64\"" "$target/auditwheel.txt" || { echo "wheel: the tag does not name glibc $glibc" >&2; exit 1; }
 size=$(stat -c %s "$wheel")
 [ "$size" -lt "$limit" ] || { echo "wheel: $size bytes, the limit is $limit" >&2; exit 1; }
 echo "$wheel: $size bytes"

@@ -26,7 +26,7 @@ def text(value: Any) -> str | None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        return f"is no text: {error}"
+        return f"is not valid Unicode: {error}"
     return None
 
 

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 /// Settings by name, without those that are `None`.
 ///
 /// # Errors
-/// `SettingError` for a value that is no text, number, truth value, path or list of them.
+/// `SettingError` for a value that is not a string, number, boolean, path or list of them.
 pub(crate) fn table(settings: &Bound<'_, PyDict>) -> PyResult<Table> {
     let mut table = Table::new();
     for (name, given) in settings {

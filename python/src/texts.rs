@@ -45,7 +45,9 @@ fn text(item: &Bound<'_, PyAny>, index: usize) -> PyResult<String> {
         let kind = item.get_type().name()?;
         return Err(invalid_input("texts", &format!("item {index} is {kind}; it must be str")));
     };
-    let text = text.to_str().map_err(|error| invalid_input("texts", &format!("item {index} is no text: {error}")))?;
+    let text = text
+        .to_str()
+        .map_err(|error| invalid_input("texts", &format!("item {index} is not valid Unicode: {error}")))?;
     Ok(text.to_owned())
 }
 
@@ -64,7 +66,8 @@ fn of_arrow<T: Element + Copy + TryInto<usize>>(
             return Err(invalid_input("texts", &format!("item {index} lies outside of the array's bytes")));
         };
         let text = std::str::from_utf8(bytes);
-        text.map(str::to_owned).map_err(|error| invalid_input("texts", &format!("item {index} is no UTF-8: {error}")))
+        text.map(str::to_owned)
+            .map_err(|error| invalid_input("texts", &format!("item {index} is not valid UTF-8: {error}")))
     });
     texts.collect()
 }

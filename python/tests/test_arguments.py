@@ -20,7 +20,7 @@ def rerank(query="a", texts=("b",), **arguments):
 
 @pytest.mark.parametrize(("call", "field", "problem"), [
     (embed(prompt=3), "prompt", "is int; it must be str"),
-    (embed(prompt="\ud800"), "prompt", "is no text"),
+    (embed(prompt="\ud800"), "prompt", "is not valid Unicode"),
     (embed(prompt_name=b"query"), "prompt_name", "is bytes; it must be str"),
     (embed(input_type=1), "input_type", "is int; it must be str"),
     (embed(task=["retrieval.query"]), "task", "is list; it must be str"),

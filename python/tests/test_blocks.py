@@ -139,7 +139,7 @@ def test_batches_that_have_begun_end_after_close(own, texts):
 
 @pytest.mark.parametrize(("wrong", "message"), [
     (7, "`texts` item 3000 is int; it must be str"),
-    ("\ud800", "`texts` item 3000 is no text: "),
+    ("\ud800", "`texts` item 3000 is not valid Unicode: "),
     ("", "`texts` item 3000 is an empty text"),
     ("word " * 9999, "`texts` item 3000 has "),
 ])

@@ -91,7 +91,7 @@ def test_progress(model, texts, capsys, monkeypatch):
     (lambda m: m.embed(["a", 3]), prefold.InputError, "texts", "item 1 is int; it must be str"),
     (lambda m: m.embed(["a", "b", "c", None], batch=2), prefold.InputError, "texts", "item 3 is NoneType"),
     (lambda m: m.embed(["a", "b", "c", "d", ""], batch=2), prefold.InputError, "texts", "`texts` item 4 is an empty text"),
-    (lambda m: m.embed(["a", "\ud800"]), prefold.InputError, "texts", "item 1 is no text"),
+    (lambda m: m.embed(["a", "\ud800"]), prefold.InputError, "texts", "item 1 is not valid Unicode"),
     (lambda m: m.embed(b"abc"), prefold.InputError, "texts", "is bytes"),
     (lambda m: m.embed(np.array("a")), prefold.InputError, "texts", "is ndarray"),
     (lambda m: m.embed(None), prefold.InputError, "texts", "is NoneType"),

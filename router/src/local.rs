@@ -21,7 +21,7 @@ use std::time::Duration;
 use thiserror::Error as ThisError;
 use toml::Table;
 
-/// The model's engine and its names. Clones share it. Answers have the same bits as those of the server.
+/// Engine of a model, and its names. Clones share it. Answers have the same bits as the server's.
 #[derive(Clone)]
 pub struct LocalModel {
     engine: Engine,

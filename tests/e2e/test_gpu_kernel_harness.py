@@ -149,7 +149,7 @@ def test_a_replacement_for_another_architecture_is_refused(tmp_path, cubins):
 @pytest.mark.parametrize("what, settings, message", [
     ("no device", {"SIM_DEVICES": 0}, "cuInit: CUDA_ERROR_NO_DEVICE"),
     ("no modules", {}, "there is no activation.cubin or activation.fatbin in"),
-    ("no replacements", {"PREFOLD_CUDA_MODULES": "/nowhere/to/be/found"}, "PREFOLD_CUDA_MODULES=/nowhere/to/be/found is no directory"),
+    ("no replacements", {"PREFOLD_CUDA_MODULES": "/nowhere/to/be/found"}, "PREFOLD_CUDA_MODULES=/nowhere/to/be/found is not a directory"),
 ])
 def test_what_is_missing_is_said(what, settings, message, tmp_path, cubins):
     run = Run(tmp_path, tmp_path if what == "no modules" else cubins, "--check", **settings)

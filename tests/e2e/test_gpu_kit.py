@@ -88,7 +88,7 @@ def test_what_may_be_sent_holds_the_programs_and_what_they_read():
     # A sparse checkout has the files in the root, in these folders, and in their parent folders.
     sent = [ROOT / name for name in names if "/" not in name or name.startswith(SPARSE) or re.fullmatch("(tests|kernels)/[^/]*", name)]
     size = sum(path.stat().st_size for path in sent if path.is_file())
-    assert 40 * MIB < size <= MOST_SENT - MOST_PROGRAMS, f"{size} bytes beside the programs"
+    assert 40 * MIB < size <= MOST_SENT - MOST_PROGRAMS, f"{size} bytes without the programs"
 
 
 def test_few_files_with_plain_names_come_back(kit):

@@ -133,7 +133,7 @@ def test_the_least_rate_holds_for_all_attempts_together(hub, cache):
     ("GET", LISTING, later(6)), ("GET", LISTING, later(6, as_date)), ("HEAD", CONFIG, later(6, code=503)), ("GET", WEIGHTS, later(6))],
     ids=["seconds", "date", "503", "weights"])
 def test_the_wait_that_a_hub_asks_for_is_kept(hub, cache, method, file, fault):
-    """Longer than all attempts take otherwise. The wait itself is no silence."""
+    """Longer than all attempts take otherwise. The wait itself does not count as silence."""
     hub.faults[method, file] = fault
     with Server(*arguments(hub, cache, timeout=7)) as server:
         assert_serves(server)

@@ -136,7 +136,7 @@ def test_answers_that_nobody_takes_count_as_buffered(servers):
         with Raw(server.port, receive_buffer=4096) as lazy:
             lazy.send(post("/embed_all", HUGE))
             assert lazy.socket.recv(1), "the answer has begun"
-            eventually(lambda: server.metric("prefold_http_requests_in_flight") == 2, "it is being read, beside the metrics")
+            eventually(lambda: server.metric("prefold_http_requests_in_flight") == 2, "it is being read, as are the metrics")
             held, limit = (server.metric(f"prefold_quota_{name}", quota="buffered_bytes") for name in ("held", "limit"))
             assert held > limit == 8_000_000
             refused = server.post("/embed", {"inputs": "a"})

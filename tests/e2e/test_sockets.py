@@ -232,7 +232,7 @@ def test_work_for_a_client_that_left_is_dropped(servers, more):
 CHUNK = b'e\r\n{"inputs":"a"}\r\n'
 
 BAD_CHUNKS = {
-    "a size that is no number": chunked(b"zz\r\nabc\r\n0\r\n\r\n"),
+    "a size that is not a number": chunked(b"zz\r\nabc\r\n0\r\n\r\n"),
     "a negative size": chunked(b"-1\r\nabc\r\n0\r\n\r\n"),
     "a size of 17 digits": chunked(b"fffffffffffffffff\r\nabc\r\n0\r\n\r\n"),
     "a size of 100,000 digits": chunked(b"1" * 100_000 + b"\r\nabc\r\n0\r\n\r\n"),

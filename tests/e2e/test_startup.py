@@ -163,7 +163,7 @@ def test_a_port_in_use_is_an_error():
         assert status != 0
         assert str(server.port) in output and "choose another port with --port" in output and "os error" not in output
         status, output = run_to_end("--port", server.port, "--log-level", "off")
-        assert status != 0 and str(server.port) in output, "why there is no server is told even where there is no log"
+        assert status != 0 and str(server.port) in output, "the reason is printed even without a log"
 
 
 def test_variables_that_are_not_meant_for_the_server_are_none():

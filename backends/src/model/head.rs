@@ -21,7 +21,7 @@ pub(super) struct Head {
     layers: Vec<HeadLayer>,
     /// Layers after them, chosen by the task of a text; empty in most models.
     routes: Vec<Vec<HeadLayer>>,
-    /// `route_of[task]` is an index into `routes`; task 0 is no task.
+    /// `route_of[task]` is an index into `routes`; task 0 means no task.
     route_of: Vec<usize>,
     /// The layers are applied to the states of all tokens.
     of_tokens: bool,

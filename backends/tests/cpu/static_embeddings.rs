@@ -1,4 +1,4 @@
-//! Static embeddings: what is told of them, unknown tokens, tables whose rows tokens share. Their values are checked with those of the
+//! Static embeddings: their facts, unknown tokens, tables whose rows tokens share. Their values are checked with the
 //! encoders.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 

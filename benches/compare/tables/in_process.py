@@ -105,4 +105,4 @@ def compared(rows):
         inside, server = rows[f"prefold {dtype} in process"], rows[f"prefold {dtype}"]
         for value, title in zip(values, titles):
             lines.append(f"- {dtype}, {title}: {shown(ratios([a[value] for a in inside], [b[value] for b in server]))} times HTTP")
-    return table(["", *titles, "ms of a call", "of them beside the forward pass"], body) + "\n\n" + "\n".join(lines)
+    return table(["", *titles, "ms of a call", "of them outside the forward pass"], body) + "\n\n" + "\n".join(lines)

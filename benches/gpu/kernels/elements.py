@@ -71,7 +71,7 @@ def exactly(element, values):
     return Values(element, element.narrow(np.asarray(values)))
 
 
-# Random values of larger arrays repeat, since drawing them takes longer than the kernels; the period is no multiple of a row.
+# Random values of larger arrays repeat, since drawing them takes longer than the kernels; the period is not a multiple of a row.
 PERIOD = (1 << 22) - 3
 
 

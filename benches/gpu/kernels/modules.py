@@ -45,7 +45,7 @@ def find(directory):
     """The images of all modules by name, from PREFOLD_CUDA_MODULES where it has a file, else from the directory."""
     other = os.environ.get(VARIABLE)
     if other and not Path(other).is_dir():
-        raise ModuleError(f"{VARIABLE}={other} is no directory")
+        raise ModuleError(f"{VARIABLE}={other} is not a directory")
     images = {}
     for name in NAMES:
         override = in_directory(other, name) if other else None

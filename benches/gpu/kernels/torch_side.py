@@ -67,7 +67,7 @@ def times(timer, session, held, rng):
         del queue, result
         torch.cuda.empty_cache()
         if differs is not None and not differs <= LARGEST_DIFFERENCE:
-            return {"torch_problem": f"its result differs from the reference by {differs}, so it is no equivalent"}
+            return {"torch_problem": f"its result differs from the reference by {differs}, so it is not equivalent"}
         return found
     except Exception as problem:
         return {"torch_problem": f"{type(problem).__name__}: {problem}"}

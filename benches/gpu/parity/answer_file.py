@@ -12,7 +12,7 @@ TYPES = {"U32": numpy.dtype("<u4"), "F32": numpy.dtype("<f4")}
 
 
 class AnswersError(Exception):
-    """The file is no file of answers, or is inconsistent."""
+    """The file does not contain answers, or is inconsistent."""
 
 
 @dataclass

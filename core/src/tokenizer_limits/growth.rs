@@ -102,7 +102,7 @@ fn decoder_step(kind: &str, step: &Value) -> Result<u64, String> {
         "ByteFallback" | "Fuse" | "Metaspace" | "Strip" => 1,
         // A space for every token, or between characters where nothing is what it replaces.
         "BPEDecoder" | "WordPiece" | "CTC" => 2,
-        // A byte that is no character becomes one of three.
+        // A byte that is not a character becomes one of three.
         "ByteLevel" => 3,
         "Replace" => replaced(step),
         other => return Err(format!("has the step {other}, which is not supported")),

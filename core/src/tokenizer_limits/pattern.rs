@@ -278,7 +278,8 @@ impl<'p> Parser<'p> {
 
 /// Least and most of `{least,most}`.
 fn times_of(times: &str) -> Result<(usize, Option<usize>), String> {
-    let number = |text: &str| text.parse::<usize>().map_err(|_| format!("has `{{{times}}}`, which is no repetition"));
+    let number =
+        |text: &str| text.parse::<usize>().map_err(|_| format!("has `{{{times}}}`, which is not a repetition"));
     let (least, most) = match times.split_once(',') {
         None => (number(times)?, Some(number(times)?)),
         Some((least, "")) => (number(least)?, None),
@@ -286,7 +287,7 @@ fn times_of(times: &str) -> Result<(usize, Option<usize>), String> {
         Some((least, most)) => (number(least)?, Some(number(most)?)),
     };
     if most.is_some_and(|most| most < least) || least > MAX_TIMES {
-        return Err(format!("has `{{{times}}}`, which is no repetition of at most {MAX_TIMES} times"));
+        return Err(format!("has `{{{times}}}`, which is not a repetition of at most {MAX_TIMES} times"));
     }
     Ok((least, most))
 }

@@ -2,7 +2,7 @@
 //
 // Checks: accesses to shared memory by address are in bounds and aligned; an asynchronous copy writes only when it is
 // waited for, so that a missing wait or barrier gives a wrong result in one of the two orders in which threads take turns;
-// deadlocks are reported. Fragment layouts are those of the PTX manual (section "Matrix fragments for mma.m16n8k16", `ldmatrix`).
+// deadlocks are reported. Fragment layouts follow the PTX manual (section "Matrix fragments for mma.m16n8k16", `ldmatrix`).
 #pragma once
 
 #include <algorithm>

@@ -155,7 +155,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
                             const void *a, cudaDataType a_type, int lda, const void *b, cudaDataType b_type, int ldb, const void *beta, void *c,
                             cudaDataType c_type, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
     if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (current_device() != handle->device) fail("cublasGemmEx: the thread's context is not that of the handle");
+    if (current_device() != handle->device) fail("cublasGemmEx: the thread's context is not the handle's");
     if (state(handle->device) != CUDA_SUCCESS) return CUBLAS_STATUS_EXECUTION_FAILED;
     const CUresult due = fault(Point::Gemm);
     if (due == CUDA_ERROR_OUT_OF_MEMORY) return CUBLAS_STATUS_ALLOC_FAILED;

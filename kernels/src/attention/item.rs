@@ -42,7 +42,7 @@ impl AttentionItems {
     /// Replaces the list by the items of `spans`, the longest first, so that the last items to finish are short.
     ///
     /// # Errors
-    /// If `num_heads` is no multiple of `num_kv_heads`, the window is 0, or a full mask lacks the path of a span.
+    /// If `num_heads` is not a multiple of `num_kv_heads`, the window is 0, or a full mask lacks the path of a span.
     pub fn list(
         &mut self,
         spans: &[QuerySpan],

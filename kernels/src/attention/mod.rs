@@ -45,7 +45,7 @@ impl Attention<'_> {
     /// products are rounded to `F`.
     ///
     /// # Errors
-    /// If `num_heads` is no multiple of `num_kv_heads`, a row or a page is outside of its matrix, or the spans are not
+    /// If `num_heads` is not a multiple of `num_kv_heads`, a row or a page is outside of its matrix, or the spans are not
     /// in ascending order.
     pub fn run<F: Float, E: Element>(&self, out: &mut [E]) -> Result<(), KernelError> {
         self.run_with::<F, E>(Isa::best(), out)

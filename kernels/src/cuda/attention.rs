@@ -281,7 +281,7 @@ impl<T: Element> Attention<'_, T> {
         }
         let shape = self.plan.shape;
         if shape.group != layout.group() {
-            let expected = "that of the plan";
+            let expected = "the plan's";
             return Err(KernelError::Value { argument: "query heads of a group", found: layout.group(), expected });
         }
         let q_rows = self.q.rows(0, layout.q_width()).min(out_len / layout.q_width());

@@ -95,7 +95,7 @@ impl Kernels {
     /// `out`. A group out of range gives a row of NaN.
     ///
     /// # Errors
-    /// The lengths do not fit together, or `out_width` is no multiple of `group`.
+    /// The lengths do not fit together, or `out_width` is not a multiple of `group`.
     pub fn own_columns<T: Element>(
         &self,
         x: &CudaView<'_, f32>,

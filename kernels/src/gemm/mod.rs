@@ -1,6 +1,6 @@
 //! Matrix product `y = x W^T`, with the weights packed once.
 //!
-//! The loops are those of BLIS (F. G. Van Zee and R. A. van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS
+//! The loops follow BLIS (F. G. Van Zee and R. A. van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS
 //! Functionality", ACM TOMS 41(3), 2015): a register block of MR rows and NR columns, with packed A (rows of `x`, [`MC`] at a
 //! time, packed by each core into its L2 as `[steps, MR]`) and packed B (the weights, in panels of [`PANEL`] columns, see
 //! [`pack`]). MR and NR are `ROWS` and `WIDTH` of [`Dot`](crate::simd::Dot); KC is the length of sums in registers. Unlike BLIS, B

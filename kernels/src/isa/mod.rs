@@ -214,7 +214,7 @@ impl Isa {
         let available = Self::available();
         available.iter().find(|isa| isa.0.name() == name).copied().ok_or_else(|| {
             let names: Vec<&str> = available.iter().map(|isa| isa.0.name()).collect();
-            format!("kernels `{name}` are not among those of this CPU (auto, {})", names.join(", "))
+            format!("kernels `{name}` are not available on this CPU (auto, {})", names.join(", "))
         })
     }
 

@@ -121,7 +121,7 @@ pub fn scatter_add_rows(
 /// `x` is `[own.len(), width]`, `out` is `[own.len(), out_width]`.
 ///
 /// # Errors
-/// If the lengths do not fit together, `out_width` is no multiple of `group`, or a row's group is out of range.
+/// If the lengths do not fit together, `out_width` is not a multiple of `group`, or a row's group is out of range.
 pub fn own_columns<E: Element>(
     x: &[f32],
     width: usize,

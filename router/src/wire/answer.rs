@@ -234,6 +234,6 @@ mod tests {
         assert!(stream.next().await.is_some());
         drop(stream);
         quota.all_released().await;
-        assert_ne!(receiver.iter().last(), Some(thread::current().id()), "the last is that of the drop");
+        assert_ne!(receiver.iter().last(), Some(thread::current().id()), "the last one is of the drop");
     }
 }

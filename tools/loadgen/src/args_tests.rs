@@ -95,7 +95,7 @@ fn both_loads_together_are_a_mixed_load() {
     assert_eq!(bench.queries.source(&queries, 3), Source::Random { lines: 2000, words: 8, seed: !3 });
     let target = bench.queries.target(TargetConfig { path: Some("/p".to_owned()), ..bench.target.config() });
     assert_eq!((target.path.as_deref(), target.authorization), (Some("/p"), bench.target.config().authorization));
-    // Only one of the two flags is no mixed load.
+    // Only one of the two flags is not a mixed load.
     for line in ["--file f --rate 2", "--file f --concurrency 2"] {
         assert_eq!(read(line).unwrap().load.queries().unwrap(), None);
     }

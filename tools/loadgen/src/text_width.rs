@@ -3,7 +3,7 @@
 /// Maximum characters of a shortened text.
 const MOST_CHARACTERS: usize = 200;
 
-/// Width in units of the font size, at least that of DejaVu Sans, which is wider than most.
+/// Width in units of the font size, at least DejaVu Sans's, which is wider than most fonts.
 fn of(character: char) -> f64 {
     match character {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '/' | ' ' | '(' | ')' | '[' | ']' | '-' | '!' => {

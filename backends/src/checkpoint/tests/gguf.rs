@@ -368,7 +368,7 @@ fn smollm2() -> Option<PathBuf> {
         return None;
     };
     let path = PathBuf::from(path);
-    assert!(path.is_file(), "PREFOLD_SMOLLM2_GGUF names {}, which is no file", path.display());
+    assert!(path.is_file(), "PREFOLD_SMOLLM2_GGUF names {}, which is not a file", path.display());
     Some(path)
 }
 

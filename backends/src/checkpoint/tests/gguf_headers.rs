@@ -203,7 +203,7 @@ fn tensors_in_impossible_places_and_of_impossible_types() {
         // Whole blocks in total, but not in each row.
         (
             with_tensors(&[tensor("t", &[64, 4], Q4_K, 0)]),
-            "tensor `t` has the shape [4, 64], whose rows are no multiple of the block size, 256 values",
+            "tensor `t` has the shape [4, 64], whose rows are not a multiple of the block size, 256 values",
         ),
         (with_tensors(&[tensor("t", &[8], F32, 0), tensor("u", &[8], F32, 16)]), "tensors `t` and `u` overlap"),
         (with_tensors(&[tensor("t", &[8], F32, 0), tensor("u", &[8], F32, 0)]), "overlap"),

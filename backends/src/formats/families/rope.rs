@@ -63,7 +63,7 @@ fn two_bases(
         }
     };
     let full = one("full_attention", full)?;
-    // Null is no base of their own, as transformers 4 reads ModernBERT's.
+    // Null means that windowed layers have no base of their own, as transformers 4 reads ModernBERT's.
     let is_null = config.mentions(windowed.0) && config.get(windowed.0).is_none();
     let default = if is_null { full.theta } else { windowed.1 };
     Ok(RotaryConfig { full, windowed: one("sliding_attention", (windowed.0, default))? })

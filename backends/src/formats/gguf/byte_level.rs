@@ -123,7 +123,9 @@ fn bpe(file: &GgufFile, tokens: &[Token<'_>], ignore_merges: bool) -> Result<BPE
         .map_err(|problem| LoadError::invalid(file.name(), format!("metadata `{MERGES}` {problem}")))?;
     let merges = merges.into_iter().map(|merge| match merge.split_once(' ') {
         Some((left, right)) => Ok((left.to_owned(), right.to_owned())),
-        None => Err(LoadError::invalid(file.name(), format!("metadata `{MERGES}` has \"{merge}\", which is no pair"))),
+        None => {
+            Err(LoadError::invalid(file.name(), format!("metadata `{MERGES}` has \"{merge}\", which is not a pair")))
+        }
     });
     let builder =
         BPE::builder().vocab_and_merges(vocab, merges.collect::<Result<_, _>>()?).ignore_merges(ignore_merges);

@@ -223,7 +223,7 @@ impl GgufFile {
         let block = dtype.block_size();
         if !shape.last().is_none_or(|row| row.is_multiple_of(block)) {
             return Err(problem(&format!(
-                "has the shape {shape:?}, whose rows are no multiple of the block size, {block} values"
+                "has the shape {shape:?}, whose rows are not a multiple of the block size, {block} values"
             )));
         }
         if shape.contains(&0) {

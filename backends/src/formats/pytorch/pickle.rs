@@ -174,7 +174,7 @@ impl<'a> Machine<'a> {
             _ => self.marked()?,
         };
         let Some(&Value::Node(target)) = self.stack.last() else {
-            return Err("adds items to a value that is no object".to_owned());
+            return Err("adds items to a value that is not an object".to_owned());
         };
         match (opcode, &mut self.nodes[target]) {
             (b'a' | b'e', Node::List(list)) => list.extend(items),
@@ -191,7 +191,7 @@ impl<'a> Machine<'a> {
 
     /// What a call of a global would make.
     fn call(&mut self, callee: Value<'a>, arguments: Value<'a>) -> Result<Value<'a>, String> {
-        let Value::Global(global) = callee else { return Err("calls a value that is no global".to_owned()) };
+        let Value::Global(global) = callee else { return Err("calls a value that is not a global".to_owned()) };
         let arguments = self.take_tuple(arguments)?;
         match (global, arguments.as_slice()) {
             (Global::OrderedDict, []) => self.node(Node::Dict(vec![])),

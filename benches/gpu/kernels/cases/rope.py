@@ -79,7 +79,7 @@ def qk_norm_rope(rng, element, dim, heads, kv_heads, rows, norm, positions=500, 
 def checks():
     for element in FLOATS:
         name, wide = element.name, launch.per_16_bytes(element)
-        # 80 values of two bytes and 24 of four: the number of lanes of a head is no power of two.
+        # 80 values of two bytes and 24 of four: the number of lanes of a head is not a power of two.
         uneven = 80 if element.size == 2 else 24
         for norm, how in ((False, ""), (True, " with norm")):
             check = partial(case, make=qk_norm_rope, element=element, norm=norm)

@@ -69,7 +69,7 @@ async fn while_all_replicas_are_busy_the_next_batch_grows_for_the_first_that_is_
     controls[last].release(Fate::Answer);
     let (free, batch) = taken(&controls);
     assert_eq!((free, batch.ragged.input_ids()), (last, &[1, 2, 3][..]));
-    wait_until("a batch is planned for whoever is next", || waiting(&pipeline) == (Some(1), 0));
+    wait_until("a batch is planned for the next backend", || waiting(&pipeline) == (Some(1), 0));
     drop(controls);
     for (pending, id) in running.into_iter().map(|(pending, _)| pending).zip(8..) {
         is_right(&pending.collect().await.unwrap()[0], &[id]);

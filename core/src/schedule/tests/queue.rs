@@ -55,7 +55,7 @@ fn fifo_lets_nobody_overtake() {
     let mut queue = queue(Scheduling::Fifo, 10, 10);
     let texts: [&[u32]; 4] = [&[1; 5], &[2; 6], &[3], &[1; 5]];
     let _answers = texts.map(|ids| push(&mut queue, ids));
-    assert_eq!(ids(&queue.take()), [[1; 5]], "6 tokens do not fit beside 5, and what is behind waits");
+    assert_eq!(ids(&queue.take()), [[1; 5]], "6 tokens do not fit after 5, and the following entries wait");
     let _late = push(&mut queue, &[1; 5]);
     assert_eq!(queue.take().len(), 0, "not even what costs nothing");
     queue.complete_batch();
@@ -292,7 +292,7 @@ enum Step {
     /// Account, priority, whether it follows the request before, and texts.
     Push(u32, i64, bool, Vec<Vec<u32>>),
     Take,
-    /// The clients of this many of the oldest requests leave; the queue is told or not.
+    /// The clients of this many of the oldest requests leave, with or without a notice to the queue.
     Leave(usize, bool),
     Close,
 }

@@ -142,7 +142,7 @@ fn an_interrupting_batch_costs_a_look_at_each_account() {
     for (name, text) in &TRAFFIC[..3] {
         for flows in &FLOWS[1..] {
             let [few, many] = [10_000, 100_000].map(|waiting| interrupting_work(waiting, *text, *flows));
-            assert!(few <= 40 + 4 * flows.accounts as usize, "{name}: {few} steps beside {} accounts", flows.accounts);
+            assert!(few <= 40 + 4 * flows.accounts as usize, "{name}: {few} steps with {} accounts", flows.accounts);
             assert!(many <= few + 10, "{name}: {few} steps, {many} steps");
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, alias = "max-model-len", value_parser = positive)]
     pub(crate) max_input_length: Option<usize>,
 
-    /// Maximum estimated batch time in ms, excluding a shared prompt; 0 is no limit. Default: on a CPU 10000 for
+    /// Maximum estimated batch time in ms, excluding a shared prompt; 0 means no limit. Default: on a CPU 10000 for
     /// decoders with --scheduling prefix and 250 otherwise, on a GPU 0. Short requests interrupt long batches in any
     /// case
     #[arg(long, env, value_parser = count::<u64>)]

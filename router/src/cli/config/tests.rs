@@ -53,7 +53,7 @@ fn what_no_device_has_is_refused_before_the_model_is_opened() {
     let here = |flags: &str| refused(&format!("--model-id {} {flags}", env!("CARGO_MANIFEST_DIR"))).to_string();
     for (flags, words) in [
         ("--device cpu --dtype float16", "--dtype float16 is for GPUs"),
-        ("--device cpu --cpu-kernels neon", "--cpu-kernels: kernels `neon` are not among those of this CPU (auto, "),
+        ("--device cpu --cpu-kernels neon", "--cpu-kernels: kernels `neon` are not available on this CPU (auto, "),
         ("--device cpu --cpu-replicas 5000", "--cpu-replicas: 5000 replicas need a core each"),
         ("--device cuda --cpu-replicas 2", "--cpu-replicas: 2 replicas are for a CPU"),
     ] {
@@ -117,7 +117,7 @@ fn what_cannot_be_together_is_refused() {
     assert!(error.contains("--max-buffered-bytes 10") && error.contains("11 bytes"), "{error}");
     let error = refused("--api-key-file /no/such/file").to_string();
     assert!(error.contains("/no/such/file"), "{error}");
-    // Without flags the settings are those of `routes`.
+    // Without flags the settings equal the defaults of `routes`.
     let (flags, default) = (config("").unwrap().server.http, HttpConfig::default());
     assert_eq!(format!("{flags:?}"), format!("{default:?}"));
 }
