@@ -183,7 +183,7 @@ pub enum BackendError {
     /// The device has no memory left for this batch.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
-    /// The device has failed for good: every later call fails too, until the process is restarted.
+    /// The device has failed permanently: every later call fails too, until the process is restarted.
     #[error("the device has failed: {0}")]
     DeviceLost(String),
     /// A panic was caught in the backend's thread.

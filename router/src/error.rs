@@ -12,7 +12,7 @@
 //! | 424 | the forward pass failed |
 //! | 429 | overloaded; `Retry-After` says when to retry |
 //! | 500 | a bug |
-//! | 503 | unhealthy, or shutting down, or the device has failed for good |
+//! | 503 | unhealthy, or shutting down, or the device has failed permanently |
 //!
 //! A handler's error travels as an extension of an empty response until [`ApiError::render`] writes the body, because
 //! the body's form depends on the route and not on the error.

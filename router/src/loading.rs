@@ -22,7 +22,7 @@ pub(crate) enum StartError {
 }
 
 impl StartError {
-    /// True if the device failed for good while the model was loaded.
+    /// True if the device failed permanently while the model was loaded.
     pub(crate) fn is_device_lost(&self) -> bool {
         matches!(self, Self::Engine(Error::Backend(BackendError::DeviceLost(_))))
     }

@@ -24,7 +24,7 @@ pub(crate) const DIM: usize = 8;
 pub(crate) enum Mode {
     Answer,
     Fail,
-    /// The device fails for good.
+    /// The device fails permanently.
     Lose,
     Panic,
     /// Answers when the gate is open.

@@ -247,7 +247,7 @@ impl Engine {
         self.inner.pipeline.stop();
     }
 
-    /// Waits until the device has failed for good ([`BackendError::DeviceLost`](crate::BackendError::DeviceLost)). From then on
+    /// Waits until the device has failed permanently ([`BackendError::DeviceLost`](crate::BackendError::DeviceLost)). From then on
     /// every request gets that error, and so does [`health`](Self::health).
     pub async fn until_device_lost(&self) -> BackendError {
         self.inner.pipeline.until_device_lost().await

@@ -53,7 +53,7 @@ pub(crate) struct Pipeline {
     /// Work for a backend: a slot was filled, or no more batches will come.
     pub(super) backend_wake: Condvar,
     failed_batches: AtomicUsize,
-    /// [`BackendError::DeviceLost`] once the device has failed for good.
+    /// [`BackendError::DeviceLost`] once the device has failed permanently.
     lost: watch::Sender<Option<BackendError>>,
 }
 
@@ -155,18 +155,18 @@ impl Pipeline {
         self.planner_wake.notify_one();
     }
 
-    /// Closes the pipeline because the device has failed for good. Accepted requests get the same error.
+    /// Closes the pipeline because the device has failed permanently. Accepted requests get the same error.
     pub(super) fn lose_device(&self, error: &BackendError) {
         self.lost.send_replace(Some(error.clone()));
         self.close();
     }
 
-    /// Failure of the device, if it has failed for good.
+    /// Failure of the device, if it has failed permanently.
     pub(crate) fn lost_device(&self) -> Option<BackendError> {
         self.lost.borrow().clone()
     }
 
-    /// Waits until the device has failed for good.
+    /// Waits until the device has failed permanently.
     pub(crate) async fn until_device_lost(&self) -> BackendError {
         match self.lost.subscribe().wait_for(Option::is_some).await.map(|error| error.clone()) {
             Ok(Some(error)) => error,

@@ -5,7 +5,7 @@
 //! | the model is loading | 200 | 503 |
 //! | requests are answered | 200 | 200 |
 //! | the last batch failed as a whole, and so does a probe | 503 | 503 |
-//! | the device has failed for good; the process is about to end | 503 | 503 |
+//! | the device has failed permanently; the process is about to end | 503 | 503 |
 //! | the probe waits behind others | 200 | 503 |
 //! | a forward pass takes longer than `--stall-timeout` | 200 | 503 |
 //! | it takes [`RESTART_FACTOR`] times as long (the process ends then with `--exit-on-stuck`) | 503 | 503 |

@@ -105,7 +105,7 @@ pub(crate) enum Stopped {
     Interrupted,
     /// A forward pass was stuck (`--exit-on-stuck`).
     Stuck,
-    /// The device failed for good; what was in flight was answered with status 503.
+    /// The device failed permanently; what was in flight was answered with status 503.
     DeviceLost,
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum Stopped {
 pub(crate) const DEVICE_LOST_STATUS: u8 = 75;
 
 /// Listens at once, answers when `loading` is done, serves until a signal comes and for the shutdown delay after it, or
-/// until the device fails for good, then finishes the accepted requests within the shutdown timeout. `unfinished`
+/// until the device fails permanently, then finishes the accepted requests within the shutdown timeout. `unfinished`
 /// counts requests whose answers are not completely written.
 pub(crate) async fn serve(
     listener: Listener,
