@@ -1,4 +1,4 @@
-//! LoRA adapters of a model: low-rank changes of its weights, one of which a request chooses.
+//! LoRA adapters of a model: low-rank changes of its weights, selected by the request's task.
 
 /// LoRA ([arXiv 2106.09685](https://arxiv.org/abs/2106.09685)): each adapter changes the word embeddings, the token type embeddings and
 /// every linear layer from `W` to `W + scale * B A`, with `rank` rows in `A` (`lora_a`).

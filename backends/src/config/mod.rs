@@ -52,7 +52,7 @@ pub(crate) struct TransformerConfig {
     pub(crate) names: TensorNames,
     /// The head of its sequence classifiers.
     pub(crate) classifier: ClassifierHead,
-    /// LoRA adapters, one of which a request chooses. Requires that every linear layer is one matrix in the file.
+    /// LoRA adapters, selected by the request's task. Requires that every linear layer is one matrix in the file.
     pub(crate) adapters: Option<AdaptersConfig>,
 }
 

@@ -36,7 +36,7 @@ impl MappedTable {
         files.integer_shape(ROWS).is_some() || files.float_shape(FACTORS).is_some()
     }
 
-    /// The table of this name with its rows and factors; of a file of which the header alone is there, their shapes.
+    /// The table of this name with its rows and factors; only their shapes if only the file's header is present.
     ///
     /// # Errors
     /// A tensor is missing or has another shape or type, or a row is not in the table.

@@ -27,7 +27,7 @@ pub(super) fn read_header(file: &str, bytes: &[u8]) -> Result<HashMap<String, Te
     parse(bytes, true).map_err(|problem| LoadError::invalid(file, format!("not a whole safetensors file: {problem}")))
 }
 
-/// Reads the header of a file of which no more is there.
+/// Reads the header of a file without its data.
 ///
 /// # Errors
 /// The header is malformed, or its tensors overlap or leave gaps.

@@ -169,7 +169,7 @@ impl TensorFiles {
         Ok(files)
     }
 
-    /// The tensors of files of which only the first bytes are there, up to the end of the header; their values cannot be read.
+    /// The tensors of files truncated at the end of the header; their values cannot be read.
     ///
     /// # Errors
     /// A header is malformed, or a tensor's type is not supported.

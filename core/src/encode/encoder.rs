@@ -278,8 +278,8 @@ impl Encoder {
         }
     }
 
-    /// Tokens of a part of a text that is to be cut, where a short one has enough of them: encoding takes hundreds of bytes of memory
-    /// for a byte of text, and few tokens are as long as the longest.
+    /// Tokens of a short part of a text to truncate, if it has enough of them: encoding takes hundreds of bytes of memory per byte of
+    /// text, and few tokens are as long as the longest.
     fn first_pieces(&self, text: &str, place: Place, options: &ResolvedOptions) -> Result<Option<Pieces>, Error> {
         let mut bytes = options.max_tokens.saturating_mul(USUAL_TOKEN);
         while options.truncate

@@ -134,7 +134,7 @@ impl ResolvedOptions {
         Self { share: Some(share), ..self }
     }
 
-    /// Counts the bytes of tokens that are to be shown, before they are made.
+    /// Counts the bytes of tokens to display, before they are made.
     ///
     /// # Errors
     /// [`Error::Overloaded`] while the other requests hold the share's limit.

@@ -162,8 +162,8 @@ fn distinct(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     (0..tokens).step_by(len).map(|start| (start..tokens.min(start + len)).collect()).collect()
 }
 
-/// Sequences with `tokens` distinct tokens, the first half of which, or half of a sequence, is shared; at most 2.5 times as many
-/// tokens in all.
+/// Sequences with `tokens` distinct tokens, which share the first half of them, or half of a sequence; at most 2.5 times as many
+/// tokens in total.
 fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
     let shared = (tokens / 2).min(longest / 2);
     let tails = distinct(tokens - shared, longest - shared);

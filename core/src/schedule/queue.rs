@@ -195,7 +195,7 @@ impl Queue {
         }
     }
 
-    /// Closes the forming batch of a level, which has left and is to be [finished](Self::finish_batch). The next entries begin
+    /// Closes the forming batch of a level, which now runs until it is [finished](Self::finish_batch). The next entries begin
     /// another. `interrupts`: it runs at a yield point.
     pub(crate) fn close_batch(&mut self, level: Level, interrupts: bool) -> BatchId {
         let interrupting = self.interrupting.as_mut().and_then(|interrupting| interrupting.forming(level));

@@ -7,7 +7,7 @@
 //! arrive at about the same time form a class, in which the queue may choose freely.
 //!
 //! Only open jobs count. A client that sends its next request as soon as it has the answer to the last one joins the end of the lane,
-//! so it cannot overtake waiting jobs again and again.
+//! so it cannot overtake waiting jobs repeatedly.
 
 use super::entry::Ticket;
 use super::work_counter::count_work;

@@ -100,7 +100,7 @@ fn pre_tokenizer_step(kind: &str, step: &Value) -> Result<u64, String> {
 fn decoder_step(kind: &str, step: &Value) -> Result<u64, String> {
     Ok(match kind {
         "ByteFallback" | "Fuse" | "Metaspace" | "Strip" => 1,
-        // A space for every token, or between characters where nothing is what it replaces.
+        // A space for every token, or between characters if the replaced text is empty.
         "BPEDecoder" | "WordPiece" | "CTC" => 2,
         // A byte that is not a character becomes one of three.
         "ByteLevel" => 3,

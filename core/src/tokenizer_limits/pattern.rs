@@ -1,10 +1,10 @@
-//! Regular expressions of a tokenizer file. Only those are accepted whose matches are found in time proportional to the text.
+//! Regular expressions of a tokenizer file, which are accepted only if matching takes time proportional to the text.
 //!
-//! The engine backtracks and cannot be interrupted. It scans a run of characters in vain, again from every character of the
-//! run, where something must follow a repetition without a limit: `a*b` takes quadratic time in a row of `a`. So nothing
-//! but optional items may follow the first such repetition of an alternative, with two exceptions, in which the run is matched
-//! nevertheless: `\s+(?!\S)`, and `x*y` directly before an alternative `x+`. The patterns of GPT-2, Llama 3, Qwen,
-//! Mistral, DeepSeek and GPT-4o are of this form.
+//! The engine backtracks and cannot be interrupted. If an item must follow an unlimited repetition, a run of characters without a
+//! match is scanned again from each of its characters: `a*b` takes quadratic time on a run of `a`. So only optional items may
+//! follow the first unlimited repetition of an alternative, with two exceptions, in which the run is matched anyway:
+//! `\s+(?!\S)`, and `x*y` directly before an alternative `x+`. The patterns of GPT-2, Llama 3, Qwen, Mistral, DeepSeek and
+//! GPT-4o are of this form.
 
 /// Maximum bounded repetitions of an item.
 const MAX_TIMES: usize = 64;
@@ -62,7 +62,7 @@ fn check_alternative(items: &[Item], next: Option<&[Item]>) -> Result<(), String
     if is_optional(behind) || is_space_before_space(repeated, behind) {
         return Ok(());
     }
-    // The next alternative matches the run that this one scanned in vain.
+    // The next alternative matches the run that this one scanned without a match.
     let same_run = |next: &[Item]| {
         let Some(run) = next.get(first) else { return false };
         let after = &next[first + 1..];

@@ -86,7 +86,7 @@ pub fn check_unigram<'a>(pieces: impl Iterator<Item = &'a str>, sums: &mut Token
     sorted.sort_unstable();
     let trie = Trie::of(&sorted);
     if trie.nested > MAX_NESTED {
-        return Err(format!("has {} pieces each of which begins the next, the limit is {MAX_NESTED}", trie.nested));
+        return Err(format!("has {} pieces that are prefixes of one another, the limit is {MAX_NESTED}", trie.nested));
     }
     sums.add_trie(sorted.len(), trie.bytes)
 }

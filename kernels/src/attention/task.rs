@@ -11,7 +11,7 @@ use crate::tiles::Tiles;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The items of a call, of which each thread takes some; operands are of type `F`.
+/// Items of a call, divided among the threads; operands are of type `F`.
 #[derive(Debug)]
 pub struct Task<'a, F> {
     pub(super) attention: &'a Attention<'a>,

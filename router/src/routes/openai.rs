@@ -245,7 +245,7 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
     use prefold_core::Usage;
 
-    /// The types are what OpenAPI describes; the writer is what clients get.
+    /// OpenAPI describes the types; clients get the writer's output.
     #[test]
     fn the_writer_writes_what_serde_writes() {
         let vectors = [vec![0.25, -1.0e-7, 3.0], vec![], vec![f32::MIN_POSITIVE]];

@@ -72,7 +72,7 @@ pub(crate) struct Purpose {
     pub(crate) prompt: Option<Prompt>,
 }
 
-/// Fields that select the prompt, of which only one may be set, and the task.
+/// Fields that select the prompt (only one may be set) and the task.
 #[derive(Debug, Default)]
 pub(crate) struct PromptFields {
     /// A name from the model's prompts.

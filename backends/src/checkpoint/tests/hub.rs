@@ -334,7 +334,7 @@ fn repositories_without_a_needed_file_are_refused() {
         let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
         let message = open(model(&hub.endpoint, cache.path())).unwrap_err();
         assert!(message.contains(words) && message.contains("no such file"), "{message}");
-        // Nothing is downloaded in vain but the list of modules, which may name a table that needs no config.
+        // Only the list of modules is downloaded needlessly, since it may name a static embedding that needs no config.
         let is_vain = |line: &String| line.contains("resolve") && !line.contains("modules.json");
         assert!(!hub.lines().iter().any(is_vain), "{:?}", hub.lines());
     }

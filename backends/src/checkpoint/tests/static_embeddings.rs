@@ -1,4 +1,4 @@
-//! Static embeddings on the hub: their files are in a module's folder, beside no `config.json`.
+//! Static embeddings on the hub: their files are in a module's folder without a `config.json`.
 
 use super::hub::{COMMIT, Hub, model, open, repository};
 use super::{fixture, options};

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     let fields = Fields::new(FILE, value)?;
     let family = Identity::read(&fields)?.family()?;
-    // Without the mask, the code that checkpoints of causal families bring is what lifts it.
+    // If the mask differs from the family's, the checkpoint's own code lifts it.
     let own_code = family.own_code || families::mask(&fields, family)? != family.mask;
     refuse_unsupported(&fields, own_code.then_some(family.prefix))?;
     check_musts(&fields, family.musts)?;

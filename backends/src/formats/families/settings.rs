@@ -7,12 +7,12 @@ use crate::LoadError;
 use crate::config::RotaryConfig;
 use crate::json::Fields;
 
-/// The settings of a model. What is provided here is for `config.json`; other formats replace it.
+/// Settings of a model. The default methods are for `config.json`; other formats replace them.
 ///
 /// # Errors
 /// A setting is of another type than asked for, or is missing where it must not be.
 pub(crate) trait Settings {
-    /// The fields of `config.json`, of which some have no counterpart in other formats; empty there.
+    /// The fields of `config.json`, for those without a counterpart in other formats; empty in other formats.
     fn json(&self) -> &Fields<'_>;
 
     /// Name of the file, for messages.

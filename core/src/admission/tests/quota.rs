@@ -129,7 +129,7 @@ async fn an_account_below_its_fair_part_waits_for_nobody() {
     third[0].grow(3).unwrap();
     third[1].grow(1).unwrap();
     assert!(third[2].grow(1).is_err());
-    // What is free is for those that wait, a fair part is not.
+    // Free room is for waiting requests, a fair part is not.
     others.iter().chain(&third).for_each(|share| share.shrink_to(0));
     holder.shrink_to(LIMIT - 1);
     others[0].grow(LIMIT / 2).unwrap();

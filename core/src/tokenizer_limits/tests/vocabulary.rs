@@ -31,7 +31,7 @@ fn unigram_pieces_are_short_and_few_begin_one_another() {
         "`model` has a token with the id 1 of 257 bytes, the limit is 256"
     );
     let nested = refusal(scored((1..=65).map(|length| "a".repeat(length))));
-    assert_eq!(nested, "`model` has 65 pieces each of which begins the next, the limit is 64");
+    assert_eq!(nested, "`model` has 65 pieces that are prefixes of one another, the limit is 64");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Args {
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
         let mut arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-        // `prefold serve MODEL` is what users of other servers type.
+        // `prefold serve MODEL`, as in other servers.
         if arguments.get(1).is_some_and(|word| word == "serve") {
             arguments.remove(1);
         }
