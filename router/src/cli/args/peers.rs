@@ -107,3 +107,11 @@ fn names_apart(arguments: &[OsString]) -> Option<(&str, &str)> {
     let word = |index: usize| arguments.get(at + index)?.to_str().filter(|word| !word.starts_with('-'));
     Some((word(1)?, word(2)?))
 }
+
+#[test]
+fn the_page_on_migrating_names_every_flag() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/migrating.md")).unwrap();
+    for flag in FLAGS.iter().flat_map(|(_, flags)| *flags) {
+        assert!(page.contains(&format!("`--{flag}`")), "docs/migrating.md lacks --{flag}");
+    }
+}
