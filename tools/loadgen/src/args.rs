@@ -17,11 +17,11 @@ use std::time::Duration;
 
 /// Default duration of a run, in seconds, without --duration and --requests.
 const DURATION: f64 = 10.0;
-/// Seconds of a time at most: a year.
+/// Maximum of a duration in seconds: a year.
 const MAX_SECONDS: f64 = 86_400.0 * 365.0;
-/// Requests in flight at most, of each run: a connection each, and an address has so many ports.
+/// Maximum requests in flight per run: each has a connection, and an IP address has this many ports.
 const MAX_CONCURRENCY: i64 = 65_535;
-/// Arrivals per second at most: more than a machine sends, and each of them waits in memory until it is sent.
+/// Maximum arrivals per second: more than a machine sends, and each waits in memory until it is sent.
 const MAX_RATE: f64 = 1e6;
 /// Default number of rounds of a mixed load. Two in opposite order cancel a drift of the machine.
 const ROUNDS: u32 = 2;

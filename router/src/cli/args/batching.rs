@@ -74,7 +74,7 @@ pub(crate) struct BatchingArgs {
     #[arg(long, env, default_value_t = 64, value_parser = count::<usize>)]
     pub(crate) warmup_tokens: usize,
 
-    /// Compact a batch if its distinct tokens are at most this fraction of all its tokens: 0 is never, 1 whenever a
+    /// Compact a batch if its distinct tokens are at most this fraction of all its tokens: 0 means never, 1 whenever a
     /// prefix is shared
     #[arg(long, env, default_value_t = 0.95, value_parser = threshold)]
     pub(crate) radix_mlp_threshold: f32,

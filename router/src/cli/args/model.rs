@@ -48,7 +48,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, env, default_value_t = 1, value_parser = positive)]
     pub(crate) cpu_replicas: usize,
 
-    /// Weights that stay in bfloat16 with --dtype int8: parts of their names, separated by commas, with * for any
+    /// Weights that stay in bfloat16 with --dtype int8: substrings of their names, separated by commas, with * for any
     /// characters, for example down_proj or layers.0.*
     #[arg(long, env, value_delimiter = ',')]
     pub(crate) int8_skip: Vec<String>,
