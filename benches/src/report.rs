@@ -1,4 +1,4 @@
-//! Tables for people, JSON for machines.
+//! Results as tables and as JSON.
 
 use anyhow::{Context, Result};
 use prefold_loadgen::chart::{self, Chart, Line};

@@ -11,13 +11,13 @@ use thiserror::Error;
 
 /// Failure of a request or of one of its inputs.
 ///
-/// The variants follow whose fault it is, because that decides the HTTP status: the client's
+/// The variants are grouped by the party at fault, which decides the HTTP status: the client
 /// ([`Empty`](Self::Empty), [`Validation`](Self::Validation), [`TooLong`](Self::TooLong), [`Tokenization`](Self::Tokenization),
-/// [`BatchTooLarge`](Self::BatchTooLarge), [`NotCapable`](Self::NotCapable)), the load's
-/// ([`Overloaded`](Self::Overloaded)), or ours ([`Backend`](Self::Backend), [`ShuttingDown`](Self::ShuttingDown)).
+/// [`BatchTooLarge`](Self::BatchTooLarge), [`NotCapable`](Self::NotCapable)), the load
+/// ([`Overloaded`](Self::Overloaded)), or the server ([`Backend`](Self::Backend), [`ShuttingDown`](Self::ShuttingDown)).
 #[derive(Debug, Clone, Error)]
 pub enum Error {
-    /// Nothing to work on: no inputs, or an input without a single token.
+    /// No inputs, or an input without tokens.
     #[error("`{field}` {problem}")]
     Empty {
         /// The request's field.

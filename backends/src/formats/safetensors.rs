@@ -13,7 +13,7 @@ use std::fmt;
 /// Maximum bytes of a header. A tensor has about a hundred, and takes up to ten times as many once parsed.
 const MAX_HEADER_BYTES: u64 = 8 << 20;
 
-/// Dimensions of a tensor at most, as in PyTorch.
+/// Maximum dimensions of a tensor, as in PyTorch.
 const MAX_DIMENSIONS: usize = 64;
 
 /// The entry that is not a tensor.

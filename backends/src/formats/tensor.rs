@@ -51,7 +51,7 @@ pub(super) fn in_rows<'a>(
     Ok(Cow::Owned(rows))
 }
 
-/// An empty list with room for so many values.
+/// An empty list with room for this many values.
 ///
 /// # Errors
 /// There is not enough memory.

@@ -14,10 +14,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// Files of a model's tensors at most; the largest models have 200.
+/// Maximum tensor files of a model; the largest models have 200.
 const MAX_SHARDS: usize = 1024;
 
-/// Tensors in all of them together at most, those included that the index does not name. The largest models have 100,000.
+/// Maximum tensors in all files, including tensors that the index does not name. The largest models have 100,000.
 const MAX_TENSORS: usize = 1 << 20;
 
 /// A format of files that hold named tensors. A model's files are in the first of these that it has, a single file before shards,

@@ -108,7 +108,7 @@ impl Stride {
 mod tests {
     use super::*;
 
-    /// The stride after marks of operations that take so many microseconds each.
+    /// The stride after marks of operations that take this many microseconds each.
     fn learned(stride: &mut Stride, micros: u64, marks: usize) -> usize {
         let mut now = stride.seen;
         for _ in 0..marks {

@@ -72,7 +72,7 @@ impl TruncationBound {
         }
     }
 
-    /// True for so many bytes that the part of a text which holds the tokens that are kept is no longer.
+    /// True if the part of a text with the kept tokens is at most this many bytes long.
     pub(crate) fn is_as_long(self, bytes: usize, max_tokens: usize) -> bool {
         bytes >= self.bytes(max_tokens)
     }

@@ -24,7 +24,7 @@ struct Item {
     single: bool,
     /// It matches no character, and may refuse.
     assertion: bool,
-    /// Ways in which it matches at most, and its characters.
+    /// Maximum ways in which it matches, and its characters.
     ways: usize,
     size: usize,
     least: usize,
@@ -276,7 +276,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// Least and most of `{least,most}`.
+/// Minimum and maximum of `{least,most}`.
 fn times_of(times: &str) -> Result<(usize, Option<usize>), String> {
     let number =
         |text: &str| text.parse::<usize>().map_err(|_| format!("has `{{{times}}}`, which is not a repetition"));

@@ -4,7 +4,7 @@ use crate::dtype::Dtype;
 use crate::element::Element;
 use half::bf16;
 
-/// Most lanes of any vector.
+/// Maximum lanes of any vector.
 pub(crate) const MAX_LANES: usize = 16;
 
 /// A vector of f32 lanes. The lanes can also be *words*: 32 bits that hold two bf16, the first in the low half.

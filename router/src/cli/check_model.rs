@@ -111,7 +111,7 @@ fn prompts(capabilities: &Capabilities) -> Vec<&str> {
     capabilities.text_prompts().iter().flat_map(|prompts| prompts.by_name.keys().map(String::as_str)).collect()
 }
 
-/// The result for people.
+/// The result as text.
 struct Report<'a> {
     name: &'a str,
     check: &'a ModelCheck,

@@ -1,4 +1,4 @@
-//! Results of a command: a table for people, JSON for programs and plots.
+//! Results of a command: a table, and JSON for programs and plots.
 
 use crate::record::{Interval, Record};
 use crate::run::{Finished, Load};

@@ -18,7 +18,7 @@ const PASSAGES: [&str; 3] = ["passages", "documents", "texts"];
 const RANDOM_PASSAGES: usize = 10;
 /// Words of a random text by default.
 pub(crate) const RANDOM_WORDS: usize = 32;
-/// Words of all random texts of a workload at most: some two gigabytes.
+/// Maximum words of all random texts of a workload: about two gigabytes.
 const MAX_RANDOM_WORDS: usize = 1 << 28;
 /// Words of a random query of a ranking.
 const RANDOM_QUERY_WORDS: usize = 8;

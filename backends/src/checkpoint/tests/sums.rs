@@ -52,7 +52,7 @@ fn a_dense_folder_has_few_places_whatever_it_is_called() {
     assert!(message.contains("the Dense module in the folder \"2_Dense\" in 5 places"), "{message}");
 }
 
-/// The config of a DeBERTa with so many rows of distances.
+/// The config of a DeBERTa with this many rows of relative position embeddings.
 fn with_distances(span: usize) -> TransformerConfig {
     let mut config = open(fixture("deberta-v2-tiny")).unwrap().config;
     match &mut config.positions {
@@ -147,7 +147,7 @@ fn refused(folder: &Path) -> String {
     message
 }
 
-/// Gives a model so many added tokens of 2,000 bytes, which begin alike, and rows for them.
+/// Gives a model this many added tokens of 2,000 bytes with a common beginning, and rows for them.
 fn add_long_tokens(folder: &Path, begin: &str, count: usize) {
     let token = |number: usize| {
         let content = format!("{begin}{number:04}");

@@ -4,12 +4,12 @@ use crate::LoadError;
 use crate::config::{AdapterTask, AdaptersConfig};
 use crate::json::Fields;
 
-/// Adapters of a model at most, and rows of a `lora_A`.
+/// Maximum adapters of a model, and maximum rows of a `lora_A`.
 const MAX_ADAPTERS: usize = 64;
 const MAX_RANK: usize = 1024;
 /// Limit of an adapter's scale times its rank, far above any model.
 const MAX_ALPHA: f64 = 65536.0;
-/// Bytes of a task's name and of its instruction at most.
+/// Maximum bytes of a task's name, and of its instruction.
 const MAX_TASK: usize = 128;
 const MAX_INSTRUCTION: usize = 16 << 10;
 

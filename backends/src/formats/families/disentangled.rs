@@ -5,7 +5,7 @@ use crate::config::{DisentangledConfig, PositionsConfig};
 use crate::json::Fields;
 use serde_json::Value;
 
-/// Rows of a table at most; far above any model.
+/// Maximum rows of relative position embeddings; far above any model.
 const MAX_SPAN: usize = 1 << 16;
 
 /// Reads the settings of relative position embeddings; `max_positions` is the default maximum distance.

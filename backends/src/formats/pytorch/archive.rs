@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Most bytes of the directory. An entry has about a hundred, and a model an entry for each tensor.
+/// Maximum bytes of the directory. An entry has about a hundred, and a model an entry for each tensor.
 const MAX_DIRECTORY: usize = 8 << 20;
 
 /// A length or offset that is in the extra field for large files.

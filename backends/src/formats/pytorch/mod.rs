@@ -15,10 +15,10 @@ use state_dict::{storages, tensors};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Most bytes of a pickle. A tensor has about two hundred.
+/// Maximum bytes of a pickle. A tensor has about two hundred.
 const MAX_PICKLE: usize = 2 << 20;
 
-/// Bytes of all tensors together at most, in sizes of the file: some share a storage, such as tied embeddings.
+/// Maximum bytes of all tensors, as a multiple of the file's: some share a storage, such as tied embeddings.
 const MAX_SHARING: usize = 4;
 
 /// The pickle of PyTorch's magic number, with which files of the older format begin.

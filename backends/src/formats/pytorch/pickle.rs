@@ -7,10 +7,10 @@
 use super::global::Global;
 use std::collections::HashMap;
 
-/// Most objects of a pickle. A checkpoint has about ten for each tensor.
+/// Maximum objects of a pickle. A checkpoint has about ten for each tensor.
 const MAX_NODES: usize = 1 << 18;
 
-/// Bytes of a text at most: a tensor's name, which may stand in many places.
+/// Maximum bytes of a string: a tensor's name, which may occur in many places.
 const MAX_TEXT: usize = 1024;
 
 /// A value on the stack.

@@ -6,7 +6,7 @@ use crate::formats::tensor::{StoredType, TensorHeader};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Dimensions of a tensor at most, as in PyTorch.
+/// Maximum dimensions of a tensor, as in PyTorch.
 const MAX_DIMENSIONS: usize = 64;
 
 /// The value of a key of a dict at the top.

@@ -210,7 +210,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Units that a request of the histories below takes at most.
+/// Maximum units of a request in the histories below.
 const LARGEST: usize = 14;
 
 proptest! {

@@ -9,7 +9,7 @@ use crate::test_support::{Control, FakeBackend, Fate, Started, embedder, info, w
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Two replicas; batches of three sequences at most.
+/// Two replicas; batches of at most three sequences.
 fn start() -> (Arc<Pipeline>, [Control; 2], Vec<JoinHandle<()>>) {
     let ((first, first_control), (second, second_control)) = (replica(), replica());
     let config = config(budget(100, 3));

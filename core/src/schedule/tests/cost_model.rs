@@ -4,7 +4,7 @@ fn work(rows: usize, pairs: u64) -> Work {
     Work { rows, pairs }
 }
 
-/// A machine that takes so many nanoseconds for a row and a pair.
+/// A machine that takes this many nanoseconds for a row and for a pair.
 fn after(passes: &[(usize, u64)], per_row: f64, per_pair: f64) -> CostModel {
     let mut model = CostModel::new(1);
     for &(rows, pairs) in passes {

@@ -7,7 +7,7 @@ fn rows(rows: usize) -> Work {
     Work { rows, pairs: 0 }
 }
 
-/// Work of a pass with so many rows for each part, and no pairs.
+/// Work of a pass with this many rows for each part, and no pairs.
 fn pass(by_part: &[usize]) -> WorkByPart {
     let mut work = WorkByPart::default();
     by_part.iter().enumerate().for_each(|(part, &count)| work.add(part, rows(count)));

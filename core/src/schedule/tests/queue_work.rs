@@ -39,7 +39,7 @@ struct Cost {
     micros: f64,
 }
 
-/// Requests of so many texts, in turn on so many accounts.
+/// Requests of this many texts, in turn on this many accounts.
 #[derive(Clone, Copy)]
 struct Flows {
     texts: u32,
@@ -49,7 +49,7 @@ struct Flows {
 const FLOWS: [Flows; 3] =
     [Flows { texts: 1, accounts: 1 }, Flows { texts: 10, accounts: 1 }, Flows { texts: 10, accounts: 100 }];
 
-/// A queue in which so many texts wait.
+/// A queue in which this many texts wait.
 fn waiting_queue(waiting: u32, text: Texts, Flows { texts, accounts }: Flows) -> (Queue, Vec<Receiver<Reply>>) {
     let (scheduling, folding, attention) = (Scheduling::Prefix, Some(Folding::Prefix), AttentionRows::Compact);
     let mut queue = Queue::new(Policy { budget: BUDGET, scheduling, folding, attention, quantum: 512 }, None);
@@ -118,7 +118,7 @@ fn a_batch_that_gives_way_costs_what_two_batches_do() {
     }
 }
 
-/// Work until a query interrupts a batch while so many texts wait.
+/// Work until a query interrupts a batch while this many texts wait.
 fn interrupting_work(waiting: u32, text: Texts, flows: Flows) -> usize {
     let (mut queue, _answers) = waiting_queue(waiting, text, flows);
     let limits = BatchLimits { max_tokens: 1024, max_ragged_tokens: 8192 };

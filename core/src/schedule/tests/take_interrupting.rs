@@ -213,7 +213,7 @@ impl Simulation {
     }
 }
 
-/// The longest that a request of so many tokens took.
+/// The longest time of a request of this many tokens.
 fn slowest(simulation: &Simulation, tokens: usize) -> Duration {
     simulation.requests.iter().filter(|request| request.tokens() == tokens).map(Request::took).max().unwrap()
 }
@@ -373,7 +373,7 @@ fn histories() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// Requests that are open at once while one waits, at most.
+/// Maximum requests that are open at once while one waits.
 fn most_open(simulation: &Simulation, request: &Request) -> usize {
     let open_at =
         |time: Duration| simulation.requests.iter().filter(|other| other.arrival <= time && time < other.done).count();

@@ -4,7 +4,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Flags by server. Flags with the same meaning as one of ours are its aliases instead.
+/// Flags by server. Flags with the meaning of a prefold flag are its aliases instead.
 const FLAGS: [(&str, &[&str]); 2] = [
     (
         "vLLM",

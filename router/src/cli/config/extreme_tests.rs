@@ -94,7 +94,7 @@ async fn start(config: Config) -> Result<(), String> {
     };
     let answer = tokio::task::spawn_blocking(ask).await.unwrap();
     serving.abort();
-    // A body of one byte at most, or a text that is too long, is the client's fault.
+    // A body of at most one byte, or a text that is too long, is the client's fault.
     assert!(["200", "413"].iter().any(|status| answer.starts_with(&format!("HTTP/1.1 {status}"))), "{answer}");
     Ok(())
 }
