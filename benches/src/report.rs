@@ -1,7 +1,7 @@
 //! Results as tables and as JSON.
 
 use anyhow::{Context, Result};
-use prefold_loadgen::chart::{self, Chart, Line};
+use prefold_tools::chart::{self, Chart, Line};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

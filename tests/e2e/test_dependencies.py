@@ -86,3 +86,10 @@ def test_bans(packages):
     assert not names & {rule["crate"] for rule in RULES["bans"]["deny"]}
     ours = [package for package in packages if package["source"] is None]
     assert not [(d["name"], p["name"]) for p in ours for d in p["dependencies"] if d["req"] == "*" and not d.get("path")]
+
+
+def test_each_direct_dependency_has_a_line(packages):
+    used = {dependency["name"] for package in packages if package["source"] is None for dependency in package["dependencies"]}
+    table = (ROOT / "docs/dependencies.md").read_text().split("|---|---|---|\n")[1]
+    names = [name.strip() for line in table.splitlines() if line.startswith("|") for name in line.split("|")[1].split(",")]
+    assert sorted(names) == sorted(used)

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use prefold_core::RaggedBatch;
-use prefold_loadgen::ms_marco::{Lengths, PROMPT_TOKENS};
+use prefold_loadgen::workload::ms_marco::{Lengths, PROMPT_TOKENS};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

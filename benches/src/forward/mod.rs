@@ -15,7 +15,7 @@ use answers::Answers;
 use anyhow::{Result, ensure};
 use batches::batches;
 use prefold_backends::{DeviceChoice, Dtype, used_device_bytes};
-use prefold_loadgen::chart::Chart;
+use prefold_tools::chart::Chart;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use ways::{Case, Measured, Model, smallest_cosine};

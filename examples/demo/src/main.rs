@@ -2,7 +2,6 @@
 //! a question's candidates, and compares the same work with compaction off and on.
 
 mod client;
-mod corpus;
 mod report;
 mod server;
 mod workload;
@@ -10,7 +9,7 @@ mod workload;
 use anyhow::{Context, Result};
 use clap::Parser;
 use client::Client;
-use corpus::Corpus;
+use prefold_tools::demo_texts::DemoTexts;
 use server::Server;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -38,11 +37,11 @@ fn main() -> Result<()> {
         Some(path) => path,
         None => std::env::current_exe()?.with_file_name(format!("prefold{}", std::env::consts::EXE_SUFFIX)),
     };
-    let corpus = Corpus::load()?;
-    let workloads = [workload::passages(&corpus), workload::pairs(&corpus)?];
+    let texts = DemoTexts::load()?;
+    let workloads = [workload::passages(&texts), workload::pairs(&texts)];
 
     let (server_on, client_on) = start(&binary, THRESHOLD_ON)?;
-    search(&client_on, &corpus)?;
+    search(&client_on, &texts)?;
     report::heading("Compaction off and on: the same texts, each workload in one request");
     let (server_off, client_off) = start(&binary, THRESHOLD_OFF)?;
     for workload in &workloads {
@@ -68,21 +67,21 @@ fn start(binary: &std::path::Path, threshold: &str) -> Result<(Server, Client)> 
 }
 
 /// Embeds the passages, answers the questions by similarity, and reranks the candidates of one.
-fn search(client: &Client, corpus: &Corpus) -> Result<()> {
+fn search(client: &Client, demo: &DemoTexts) -> Result<()> {
     report::heading("Embed a hundred passages (POST /embed)");
-    let passages = client.embed(&workload::passages(corpus).inputs)?;
+    let passages = client.embed(&workload::passages(demo).inputs)?;
     report::embedded(&passages);
 
     report::heading("Answer ten questions by similarity, out of all hundred passages");
-    let texts: Vec<String> = corpus.questions.iter().map(|q| workload::instructed(&q.query)).collect();
+    let texts: Vec<String> = demo.questions.iter().map(|q| workload::instructed(&q.query)).collect();
     let questions = client.embed(&texts)?;
     let rankings: Vec<Vec<(usize, f32)>> =
         questions.body.iter().map(|question| workload::rank(question, &passages.body)).collect();
-    report::answers(corpus, &rankings, questions.wall);
+    report::answers(demo, &rankings, questions.wall);
 
-    let question = corpus.questions.first().context("the demo has no question")?;
+    let question = demo.questions.first().context("the demo has no question")?;
     report::heading("Rerank the ten candidates of a question (POST /rerank)");
-    let candidates = corpus.candidates(question)?;
+    let candidates = demo.candidates(question);
     let texts: Vec<&str> = candidates.iter().map(|passage| passage.text.as_str()).collect();
     let ranked = client.rerank(&question.query, &texts)?;
     report::reranked(question, &candidates, &ranked)

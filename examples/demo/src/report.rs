@@ -1,9 +1,9 @@
 //! Output of the demo.
 
 use crate::client::{Answer, Info, Ranked};
-use crate::corpus::{Corpus, Passage, Question};
 use crate::workload::{Measurement, Spread, Workload, largest_difference};
 use anyhow::{Context, Result, bail};
+use prefold_tools::demo_texts::{DemoTexts, Passage, Question};
 use std::time::Duration;
 
 /// Questions shown with their best passages; the statistics cover all.
@@ -39,18 +39,18 @@ pub(crate) fn embedded(answer: &Answer<Vec<Vec<f32>>>) {
 }
 
 /// Prints the search results; `rankings[i]` orders all passages for question `i`.
-pub(crate) fn answers(corpus: &Corpus, rankings: &[Vec<(usize, f32)>], wall: Duration) {
-    let ranked = |i: usize| &corpus.passages[i];
+pub(crate) fn answers(demo: &DemoTexts, rankings: &[Vec<(usize, f32)>], wall: Duration) {
+    let ranked = |i: usize| &demo.passages[i];
     let first_answer = |(question, ranking): (&Question, &Vec<(usize, f32)>)| {
         ranking.iter().position(|&(i, _)| question.is_answered_by(ranked(i))).unwrap_or(usize::MAX)
     };
-    for (question, ranking) in corpus.questions.iter().zip(rankings).take(SHOWN_QUESTIONS) {
+    for (question, ranking) in demo.questions.iter().zip(rankings).take(SHOWN_QUESTIONS) {
         println!("  {}", question.query);
         for &(i, score) in ranking.iter().take(SHOWN_PASSAGES) {
             passage(score, question, ranked(i));
         }
     }
-    let places: Vec<usize> = corpus.questions.iter().zip(rankings).map(first_answer).collect();
+    let places: Vec<usize> = demo.questions.iter().zip(rankings).map(first_answer).collect();
     let within = |k: usize| places.iter().filter(|&&place| place < k).count();
     println!(
         "  ...\n  The FAQ's own answer (marked *) is first for {} of {} questions, among the first three for {}, \

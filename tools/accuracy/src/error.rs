@@ -1,6 +1,6 @@
 //! Errors of a comparison.
 
-use prefold_analyze::input::InputError;
+use prefold_tools::records::InputError;
 use std::path::PathBuf;
 use thiserror::Error;
 

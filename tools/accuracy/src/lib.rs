@@ -24,10 +24,10 @@ pub use error::{AccuracyError, StartError};
 
 use output::{Output, is_stdout};
 use pass::Process;
-use prefold_analyze::input::Format;
 use prefold_backends::Dtype;
 use prefold_core::Engine;
-use prefold_loadgen::chart;
+use prefold_tools::chart;
+use prefold_tools::records::Format;
 use report::Report;
 use std::io::{self, Write};
 use std::path::PathBuf;

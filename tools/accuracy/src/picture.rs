@@ -4,7 +4,7 @@ use crate::embeddings::Embeddings;
 use crate::measure::quantiles;
 use crate::report::{Agreement, Cost, Report};
 use crate::scores::{Classification, Errors, Rerank};
-use prefold_loadgen::chart::{Chart, Line};
+use prefold_tools::chart::{Chart, Line};
 
 const MEGABYTE: f64 = 1e6;
 

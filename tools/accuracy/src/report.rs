@@ -7,7 +7,7 @@ use crate::measure::Measure;
 use crate::pass::{Done, Ready};
 use crate::scores::{Classification, Errors, Rerank};
 use crate::texts::{Place, Selection, Work};
-use prefold_analyze::count;
+use prefold_tools::plural::count;
 use serde::Serialize;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 

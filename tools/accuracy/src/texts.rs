@@ -2,9 +2,9 @@
 
 use crate::builtin;
 use crate::error::AccuracyError;
-use prefold_analyze::count;
-use prefold_analyze::input::{Format, InputError, Record, Records, open};
 use prefold_core::{Capabilities, Input, Rerank, shown};
+use prefold_tools::plural::count;
+use prefold_tools::records::{Format, InputError, Record, Records, open};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt::{Display, Formatter, Result as FmtResult};

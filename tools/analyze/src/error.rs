@@ -1,7 +1,7 @@
 //! Errors of an analysis.
 
-use crate::input::InputError;
 use prefold_backends::LoadError;
+use prefold_tools::records::InputError;
 use thiserror::Error;
 
 /// Reason why there is no report.

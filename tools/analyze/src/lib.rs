@@ -1,14 +1,12 @@
 //! `prefold analyze`: predicts whether compaction pays off for given texts and a model.
 //!
 //! Texts are tokenized as by the server, and batches of 1 to 1024 consecutive texts become prefix trees. An Amdahl model
-//! of the decoder's operations ([`flops`]) predicts the speed-up from both. No weights are read and no model is run. Other
-//! commands read files of texts with [`input`] too.
+//! of the decoder's operations ([`flops`]) predicts the speed-up from both. No weights are read and no model is run.
 #![forbid(unsafe_code)]
 
 mod batches;
 mod error;
 mod flops;
-pub mod input;
 mod lengths;
 mod progress;
 mod recommend;
@@ -17,22 +15,21 @@ mod template;
 mod words;
 
 pub use error::AnalyzeError;
-pub use words::count;
 
 use batches::BatchSize;
-use input::{Format, InputError, Record, Records};
 use lengths::Lengths;
 use prefold_backends::{ModelSource, ModelSummary, model_summary};
 use prefold_core::{
     EncodeLimits, EncodeOptions, Error, Folding, Input, Prompt, Rerank, ScoreRequest, Task, TextEncoder,
 };
+use prefold_tools::records::{self, Format, InputError, Record, Records};
 use progress::{CountedReader, Progress};
 use rayon::prelude::*;
 use report::{InputReport, ModelReport, Report};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use template::Template;
+use template::TextTemplate;
 
 /// Texts per batch. Batches larger than the last size share little more.
 const BATCH_SIZES: [usize; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
@@ -53,7 +50,7 @@ pub struct Analyze {
 
     /// Template of each text: {text} or {passage} is the text, {query} its query, \n a line feed
     #[arg(long)]
-    template: Option<Template>,
+    template: Option<TextTemplate>,
 
     /// Name of the model's prompt for each text. Default: the model's default prompt
     #[arg(long)]
@@ -87,7 +84,7 @@ impl Analyze {
     }
 
     fn report(&self, source: ModelSource, model_flags: Vec<String>) -> Result<Report, AnalyzeError> {
-        let file = input::open(self.file.as_deref().unwrap_or(Path::new("-")))?;
+        let file = records::open(self.file.as_deref().unwrap_or(Path::new("-")))?;
         let model = model_summary(&source, self.task)?;
         if model.folding == Folding::Whole {
             return Err(AnalyzeError::NoPrefixes { model_type: model.model_type });
@@ -153,7 +150,7 @@ struct LineTokenizer<'a> {
     options: EncodeOptions,
     /// Encoding of a query and a text as the model scores them. A model that does not score pairs encodes them as a pair of texts.
     rerank: Rerank,
-    template: Option<&'a Template>,
+    template: Option<&'a TextTemplate>,
 }
 
 impl<'a> LineTokenizer<'a> {

@@ -4,9 +4,10 @@ use crate::batches::{BatchSize, BatchSizeReport, DEFAULT_THRESHOLD};
 use crate::flops::Costs;
 use crate::lengths::{Bucket, Quantiles};
 use crate::recommend::Recommendation;
-use crate::words::{count, factor};
+use crate::words::factor;
 use prefold_backends::ModelSummary;
 use prefold_core::{EngineConfig, Task};
+use prefold_tools::plural::count;
 use serde::Serialize;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 

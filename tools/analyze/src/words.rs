@@ -1,16 +1,6 @@
-//! Plural forms, and quoting for a shell.
+//! Speed-ups as the report writes them, and quoting for a shell.
 
 use std::fmt::Display;
-
-/// `1 text`, `2 texts`: the number with a noun whose plural ends in `s`, or in `es` after `ch`.
-pub fn count(number: usize, noun: &str) -> String {
-    let end = match noun {
-        _ if number == 1 => "",
-        noun if noun.ends_with("ch") => "es",
-        _ => "s",
-    };
-    format!("{number} {noun}{end}")
-}
 
 /// Speed-up as the report writes it everywhere.
 pub(crate) fn factor(speed_up: f64) -> impl Display {
@@ -33,13 +23,6 @@ pub(crate) fn shell(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_is_singular() {
-        let texts = [0, 1, 2].map(|number| count(number, "text"));
-        assert_eq!(texts, ["0 texts", "1 text", "2 texts"]);
-        assert_eq!((count(1, "batch"), count(3, "batch")), ("1 batch".to_owned(), "3 batches".to_owned()));
-    }
 
     #[test]
     fn a_shell_reads_the_words_back() {

@@ -1,0 +1,9 @@
+//! Code that prefold's commands, benchmarks and demo share.
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod demo_texts;
+pub mod plural;
+pub mod records;
+pub mod template;
+mod text_width;

@@ -1,0 +1,6 @@
+//! Reports, their prose and their charts.
+
+pub(crate) mod mixed;
+pub(crate) mod plot;
+pub(crate) mod report;
+pub(crate) mod summary;
