@@ -21,7 +21,7 @@ impl Output {
     /// Writes the requested files: the rows with their command, and the charts.
     pub(crate) fn write(&self, tables: &[&Table], charts: &[Chart]) -> Result<()> {
         self.write_rows(tables)?;
-        self.svg.as_deref().map_or(Ok(()), |path| chart::write(charts, path))
+        self.svg.as_deref().map_or(Ok(()), |path| Ok(chart::write(charts, path)?))
     }
 
     /// Writes the rows so far, so that a killed command keeps them.

@@ -33,7 +33,7 @@ impl Plot {
 
 /// Draws results of equal mode (closed or open loop).
 pub(crate) fn write(reports: &[Report], title: &str, path: &Path) -> Result<()> {
-    chart::write(&charts(reports, title)?, path)
+    Ok(chart::write(&charts(reports, title)?, path)?)
 }
 
 fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
