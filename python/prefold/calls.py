@@ -35,13 +35,13 @@ class Pending:
     def is_full(self) -> bool:
         return len(self.jobs) >= self.in_flight
 
-    def first(self) -> tuple[Any, int]:
-        """Removes the first job; returns its answer and number of texts."""
+    def first(self) -> Any:
+        """Removes the first job; returns its answer."""
         job, texts = self.jobs[0]
         answer = placed(job.result, self.begin, texts)
         self.jobs.popleft()
         self.begin += texts
-        return answer, texts
+        return answer
 
     def cancel(self) -> None:
         for job, _ in self.jobs:
@@ -66,8 +66,8 @@ def counted(message: str, begin: int, texts: int) -> str:
     return f"{found[1]} item {begin + int(found[2] or 0)} {message[found.end():]}"
 
 
-def answers(blocks: Iterator[Block], start: Callable[[Block], Job], in_flight: int) -> Iterator[tuple[Any, int]]:
-    """The answer of each block with its number of texts."""
+def answers(blocks: Iterator[Block], start: Callable[[Block], Job], in_flight: int) -> Iterator[Any]:
+    """The answer of each block."""
     pending = Pending(start, in_flight)
     try:
         for block in blocks:
@@ -82,7 +82,7 @@ def answers(blocks: Iterator[Block], start: Callable[[Block], Job], in_flight: i
 
 async def async_answers(
     blocks: AsyncIterator[Block], start: Callable[[Block], Job], in_flight: int
-) -> AsyncIterator[tuple[Any, int]]:
+) -> AsyncIterator[Any]:
     """`answers` without blocking the event loop."""
     pending = Pending(start, in_flight)
     try:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypedDict, Union
 
 from . import _prefold
 from .arguments import check
@@ -20,6 +20,7 @@ from .texts import AsyncTexts, Block, Texts, async_blocks, at_hand, sized_blocks
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
 TextOrPair = Union[str, Sequence[str]]
 """A text, or a pair of texts as a tuple or list of two."""
@@ -32,6 +33,19 @@ BATCH_OF_PROGRESS = 256
 
 LIMITS = {"max_concurrent_requests", "max_queued_tokens", "max_queued_inputs"}
 """Settings that let a call be refused."""
+
+
+class EmbedOptions(TypedDict, total=False):
+    """Options of `embed` except `progress`."""
+
+    prompt_name: str | None
+    prompt: str | None
+    input_type: str | None
+    task: str | None
+    dimensions: int | None
+    normalize: bool | None
+    truncate: bool | None
+    batch: int | None
 
 
 class Model:
@@ -62,6 +76,9 @@ class Model:
         name = None if model is None else os.path.expanduser(os.fsdecode(model))
         self._settings = {"dtype": dtype, "device": device, **settings}
         self._name = name
+        # One if a limit is set, so that a call does not use up its own limit or another call's.
+        is_limited = any(value is not None and name.replace("-", "_") in LIMITS for name, value in settings.items())
+        self._in_flight = 1 if is_limited else IN_FLIGHT
         self._native = _prefold.Model(name, self._settings)
         self._info: dict[str, Any] = json.loads(self._native.info())
         for warning in self._info["warnings"]:
@@ -111,85 +128,36 @@ class Model:
 
         Raises `InputError`, `NotCapableError` and `InferenceError`.
         """
-        import numpy as np
-
-        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
-        check(progress=progress)
-        total, blocks = sized_blocks(texts, self._batch(batch, progress))
+        start, size = self._embedding(
+            progress, prompt_name, prompt, input_type, task, dimensions, normalize, truncate, batch)
+        total, blocks = sized_blocks(texts, size)
         shown = bar(total, progress)
         arrays = []
         try:
-            for array, count in answers(blocks, call, self._in_flight):
+            for array in answers(blocks, start, self._in_flight):
                 arrays.append(array)
-                shown.update(count)
+                shown.update(len(array))
         finally:
             shown.close()
-        if not arrays:
-            return np.empty((0, dimensions or self.dimensions), np.float32)
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        return self._joined(arrays, dimensions)
 
-    async def aembed(
-        self,
-        texts: AsyncTexts,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        input_type: str | None = None,
-        task: str | None = None,
-        dimensions: int | None = None,
-        normalize: bool | None = True,
-        truncate: bool | None = None,
-        batch: int | None = None,
-    ) -> NDArray[np.float32]:
-        """`embed` without blocking the event loop. `texts` may also be an async iterator; any other iterator is read in another thread.
-        Cancelling the task removes its texts from the engine's queue.
+    async def aembed(self, texts: AsyncTexts, **options: Unpack[EmbedOptions]) -> NDArray[np.float32]:
+        """`embed` without blocking the event loop, with the same options except `progress`. `texts` may also be an async iterator; any
+        other iterator is read in another thread. Cancelling the task removes its texts from the engine's queue.
         """
-        import numpy as np
+        arrays = [array async for array in self.aembed_batches(texts, **options)]
+        return self._joined(arrays, options.get("dimensions"))
 
-        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
-        blocks = async_blocks(texts, self._batch(batch))
-        arrays = [array async for array, _ in async_answers(blocks, call, self._in_flight)]
-        if not arrays:
-            return np.empty((0, dimensions or self.dimensions), np.float32)
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-    def embed_batches(
-        self,
-        texts: Texts,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        input_type: str | None = None,
-        task: str | None = None,
-        dimensions: int | None = None,
-        normalize: bool | None = True,
-        truncate: bool | None = None,
-        batch: int | None = None,
-    ) -> Iterator[NDArray[np.float32]]:
+    def embed_batches(self, texts: Texts, **options: Unpack[EmbedOptions]) -> Iterator[NDArray[np.float32]]:
         """Vectors of a stream of texts, which may be endless: an array `[batch, d]` for each `batch` texts. Two batches are in
-        memory at once."""
-        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
-        _, blocks = sized_blocks(texts, self._batch(batch))
-        return (array for array, _ in answers(blocks, call, self._in_flight))
+        memory at once. The options are the same as of `embed`, except `progress`."""
+        start, size = self._embedding(False, **options)
+        return answers(sized_blocks(texts, size)[1], start, self._in_flight)
 
-    async def aembed_batches(
-        self,
-        texts: AsyncTexts,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        input_type: str | None = None,
-        task: str | None = None,
-        dimensions: int | None = None,
-        normalize: bool | None = True,
-        truncate: bool | None = None,
-        batch: int | None = None,
-    ) -> AsyncIterator[NDArray[np.float32]]:
+    def aembed_batches(self, texts: AsyncTexts, **options: Unpack[EmbedOptions]) -> AsyncIterator[NDArray[np.float32]]:
         """`embed_batches` without blocking the event loop."""
-        call = self._embedding(prompt_name, prompt, input_type, task, truncate, normalize, dimensions)
-        blocks = async_blocks(texts, self._batch(batch))
-        async for array, _ in async_answers(blocks, call, self._in_flight):
-            yield array
+        start, size = self._embedding(False, **options)
+        return async_answers(async_blocks(texts, size), start, self._in_flight)
 
     def embed_arrow(self, texts: Texts, **options: Any) -> Any:
         """`embed` as an Arrow array, `FixedSizeList<float32>[d]`, which shares the vectors' memory. Needs pyarrow."""
@@ -293,36 +261,37 @@ class Model:
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (self._name, self._settings)
 
-    @property
-    def _in_flight(self) -> int:
-        """Maximum blocks of one call in the engine: one if a limit is set, so that a call does not use up its own limit or another
-        call's."""
-        given = {name.replace("-", "_") for name, value in self._settings.items() if value is not None}
-        return 1 if given & LIMITS else IN_FLIGHT
+    def _joined(self, arrays: list[NDArray[np.float32]], dimensions: int | None) -> NDArray[np.float32]:
+        import numpy as np
 
-    def _batch(self, batch: int | None, progress: bool = False) -> int:
-        check(batch=batch)
-        size = batch if batch is not None else min(BATCH_OF_PROGRESS if progress else BATCH, self._native.max_inputs)
-        if not 1 <= size <= self._native.max_inputs:
-            raise InputError(f"`batch` is {size}; it must be from 1 to {self._native.max_inputs}", "batch")
-        return size
+        if not arrays:
+            return np.empty((0, dimensions or self.dimensions), np.float32)
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     # Each keeps the model alive until its call is done, even after `close`.
 
     def _embedding(
         self,
-        prompt_name: str | None,
-        prompt: str | None,
-        input_type: str | None,
-        task: str | None,
-        truncate: bool | None,
-        normalize: bool | None,
-        dimensions: int | None,
-    ) -> Callable[[Block], _prefold.Job]:
+        progress: bool,
+        /,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        input_type: str | None = None,
+        task: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = True,
+        truncate: bool | None = None,
+        batch: int | None = None,
+    ) -> tuple[Callable[[Block], _prefold.Job], int]:
+        """The start of a block's call, and the maximum texts of a block."""
         check(prompt_name=prompt_name, prompt=prompt, input_type=input_type, task=task, truncate=truncate)
         check(normalize=normalize, dimensions=dimensions)
         held, options = self._native.held(), (prompt_name, prompt, input_type, task, truncate)
-        return lambda block: held.embed(block, options, normalize, dimensions)
+        check(progress=progress, batch=batch)
+        size = batch if batch is not None else min(BATCH_OF_PROGRESS if progress else BATCH, held.max_inputs)
+        if not 1 <= size <= held.max_inputs:
+            raise InputError(f"`batch` is {size}; it must be from 1 to {held.max_inputs}", "batch")
+        return lambda block: held.embed(block, options, normalize, dimensions), size
 
     def _reranking(
         self, query: str, top_n: int | None, instruction: str | None, raw_scores: bool, truncate: bool | None

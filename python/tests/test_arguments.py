@@ -1,6 +1,7 @@
 """Arguments of the wrong type: the error names the argument and its type."""
 
 import asyncio
+import inspect
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import prefold
 from conftest import FIXTURES
+from prefold.model import EmbedOptions
 
 
 def embed(**arguments):
@@ -53,6 +55,20 @@ def test_arguments_have_types(call, field, problem, models):
     with pytest.raises(prefold.InputError, match=re.escape(problem)) as raised:
         call(models("bert-mean-tiny"))
     assert raised.value.field == field and str(raised.value).startswith(f"`{field}` ")
+
+
+@pytest.mark.parametrize("name", ["dimension", "progress", "top_n"])
+def test_options_that_a_variant_of_embed_does_not_have(name, models):
+    model = models("bert-mean-tiny")
+    for call in [lambda texts, **options: asyncio.run(model.aembed(texts, **options)), model.embed_batches, model.aembed_batches]:
+        with pytest.raises(TypeError, match=f"'{name}'"):
+            call("a", **{name: 1})
+
+
+def test_variants_of_embed_have_its_options():
+    embed, shared = (inspect.signature(method).parameters for method in (prefold.Model.embed, prefold.Model._embedding))
+    assert EmbedOptions.__optional_keys__ == embed.keys() - {"self", "texts", "progress"} == shared.keys() - {"self", "progress"}
+    assert all(shared[name].default == embed[name].default for name in EmbedOptions.__optional_keys__)
 
 
 def test_numbers_of_numpy_are_numbers(models, texts):

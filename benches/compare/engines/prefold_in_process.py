@@ -26,13 +26,13 @@ class Engine:
         embedding = self.model._embedding
 
         def noted(*options):
-            start = embedding(*options)
+            start, size = embedding(*options)
 
             def begin(block):
                 started.append(start(block))
                 return started[-1]
 
-            return begin
+            return begin, size
 
         self.model._embedding = noted
         try:
