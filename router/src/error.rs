@@ -114,12 +114,9 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of the routes under `path`.
+    /// The dialect of a path, unless it is an alias.
     pub(crate) fn of(path: &str) -> Self {
-        let compatible = path.starts_with("/v1/")
-            || path.starts_with("/v2/")
-            || matches!(path, "/embeddings" | "/score" | "/classify");
-        if compatible { Self::OpenAi } else { Self::Tei }
+        if path.starts_with("/v1/") || path.starts_with("/v2/") { Self::OpenAi } else { Self::Tei }
     }
 }
 

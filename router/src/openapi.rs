@@ -1,7 +1,7 @@
 //! The OpenAPI description: the parts of each route, and the parts that all routes share.
 
 use crate::error::{Dialect, OpenAiError, TeiError};
-use crate::routes::{info, openai, task};
+use crate::routes::table::{Kind, ROUTES, Route};
 use crate::wire::answer::{DTYPE, SHAPE};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::{Operation, PathItem};
@@ -13,15 +13,6 @@ use utoipa::openapi::{
 
 /// Name of the security scheme.
 const KEY: &str = "api_key";
-
-/// Routes that answer like another one: `(route, other)`.
-pub(crate) const ALIASES: [(&str, &str); 5] = [
-    ("/embeddings", "/v1/embeddings"),
-    ("/score", "/v1/score"),
-    ("/classify", "/v1/classify"),
-    ("/ping", "/health"),
-    ("/", "/health"),
-];
 
 /// Error statuses that any route may return, in addition to its own.
 const ERRORS: [(&str, &str); 10] = [
@@ -70,7 +61,6 @@ const COST_HEADERS: [(&str, &str); 12] = [
         description = "Embeddings, reranking and classification. Every prefix that the texts of a batch share is \
                        computed once."
     ),
-    paths(openai::model, info::metrics, task::task),
     components(schemas(TeiError, OpenAiError)),
     tags(
         (name = "OpenAI", description = "For clients of OpenAI"),
@@ -82,46 +72,48 @@ const COST_HEADERS: [(&str, &str); 12] = [
 )]
 struct Description;
 
-/// The description without the routes.
-pub(crate) fn base() -> OpenApi {
-    Description::openapi()
-}
-
-/// Adds aliases, errors, headers and the API key to the routes.
-pub(crate) fn finish(api: &mut OpenApi) {
-    for (path, item) in &mut api.paths.paths {
-        for operation in operations(item) {
-            complete(path, operation);
-        }
-    }
-    for (alias, path) in ALIASES {
-        if let Some(mut item) = api.paths.paths.get(path).cloned() {
-            for operation in operations(&mut item) {
-                let id = operation.operation_id.as_deref().unwrap_or_default();
-                operation.operation_id = Some(format!("{id}_at_{}", alias.trim_matches('/')));
-                operation.summary = Some(format!("The same as `{path}`"));
-                operation.description = None;
-            }
-            let own = api.paths.paths.entry(alias.to_owned()).or_default();
-            own.get = item.get.or(own.get.take());
-            own.post = item.post.or(own.post.take());
-        }
-    }
+/// The description of the routes: of each one what its handler says, its errors and headers, whether it needs an API key,
+/// and its aliases.
+pub(crate) fn description() -> OpenApi {
+    let mut api = Description::openapi();
+    let components = api.components.get_or_insert_default();
     let scheme =
         Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("`--api-key`, when it is set")).build();
-    let components = api.components.get_or_insert_default();
     components.security_schemes.insert(KEY.to_owned(), RefOr::T(SecurityScheme::Http(scheme)));
+    let mut add = |path: &str, item| api.paths.paths.entry(path.to_owned()).or_default().merge_operations(item);
+    for route in ROUTES.iter() {
+        let (schemas, paths, _) = (route.parts)();
+        components.schemas.extend(schemas);
+        for mut item in paths.paths.into_values() {
+            operations(&mut item).for_each(|operation| complete(route, operation));
+            route.aliases.iter().for_each(|alias| add(alias, as_alias(item.clone(), alias, &route.path)));
+            add(&route.path, item);
+        }
+    }
+    api
+}
+
+/// The operations of `path` at another path.
+fn as_alias(mut item: PathItem, alias: &str, path: &str) -> PathItem {
+    for operation in operations(&mut item) {
+        let id = operation.operation_id.as_deref().unwrap_or_default();
+        operation.operation_id = Some(format!("{id}_at_{}", alias.trim_matches('/')));
+        operation.summary = Some(format!("The same as `{path}`"));
+        operation.description = None;
+    }
+    item
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post].into_iter().flatten()
 }
 
-fn complete(path: &str, operation: &mut Operation) {
-    let is_open = matches!(path, "/health" | "/ready" | "/metrics");
+/// Adds the parts of an operation that follow from its route.
+fn complete(route: &Route, operation: &mut Operation) {
+    let is_open = route.kind.is_for_monitors();
     let takes_a_body = operation.request_body.is_some();
-    let runs_the_model = takes_a_body && !matches!(path, "/tokenize" | "/decode");
-    let dialect = Dialect::of(path);
+    let runs_the_model = route.kind == Kind::Model;
+    let dialect = Dialect::of(&route.path);
     let schema = match dialect {
         Dialect::Tei => "TeiError",
         Dialect::OpenAi => "OpenAiError",
@@ -129,7 +121,7 @@ fn complete(path: &str, operation: &mut Operation) {
     for (status, description) in ERRORS {
         let may_happen = match status {
             "401" => !is_open,
-            "503" => takes_a_body || path == "/health" || path == "/ready",
+            "503" => takes_a_body || matches!(route.kind, Kind::Liveness | Kind::Readiness),
             "500" => true,
             "424" => runs_the_model,
             "422" => takes_a_body && dialect == Dialect::Tei,
@@ -191,7 +183,7 @@ mod tests {
     #[test]
     fn the_description_that_is_checked_in_is_that_of_the_routes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
-        let written = crate::server::routing::api().2.to_pretty_json().unwrap() + "\n";
+        let written = super::description().to_pretty_json().unwrap() + "\n";
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &written).unwrap();
         }
@@ -202,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_described_is_routed() {
         let router = crate::server::routing::router(Setup::new(embedding()).build());
-        let paths = crate::server::routing::api().2.paths.paths;
+        let paths = super::description().paths.paths;
         assert!(paths.len() > 20, "{}", paths.len());
         for (path, item) in paths {
             for (method, operation) in [(Method::GET, item.get), (Method::POST, item.post)] {
@@ -221,8 +213,7 @@ mod tests {
 
     #[test]
     fn operations_have_names_of_their_own() {
-        let mut ids: Vec<_> = crate::server::routing::api()
-            .2
+        let mut ids: Vec<_> = super::description()
             .paths
             .paths
             .into_values()

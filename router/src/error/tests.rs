@@ -125,13 +125,3 @@ fn those_turned_away_are_told_when_to_come_back() {
         assert_eq!(retry, matches!(status, 429 | 503), "{error:?}");
     }
 }
-
-#[test]
-fn dialects_follow_the_route() {
-    for path in ["/v1/embeddings", "/embeddings", "/score", "/classify", "/v2/rerank", "/v1/nothing"] {
-        assert_eq!(Dialect::of(path), Dialect::OpenAi, "{path}");
-    }
-    for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {
-        assert_eq!(Dialect::of(path), Dialect::Tei, "{path}");
-    }
-}

@@ -4,6 +4,7 @@
 //! level is `warn` when the server is at fault, `debug` for requests of monitors, `info` otherwise.
 
 use crate::error::{ApiError, Dialect};
+use crate::routes::table::{self, Kind};
 use crate::state::api_keys::KeyOwner;
 use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
@@ -69,7 +70,7 @@ impl Exchange {
         let matched = request.extensions().get::<MatchedPath>();
         let route = matched.map_or(UNMATCHED, MatchedPath::as_str).to_owned();
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
-        let dialect = Dialect::of(request.uri().path());
+        let dialect = table::dialect_of(request.uri().path());
         let (id, ignored) = (request_id(request.headers()), IgnoredFields::default());
         Self { app, method, path, dialect, route, id, ignored, start: Instant::now(), finished: false }
     }
@@ -184,5 +185,5 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// True for requests that monitors repeat, not users.
 fn is_monitor(method: &str, path: &str) -> bool {
-    matches!(method, "GET" | "HEAD") && matches!(path, "/" | "/health" | "/ready" | "/ping" | "/metrics")
+    matches!(method, "GET" | "HEAD") && table::kind_of_get(path).is_some_and(Kind::is_for_monitors)
 }

@@ -10,6 +10,7 @@ pub(crate) mod predict_tokens;
 pub(crate) mod ranked;
 pub(crate) mod rerank;
 pub(crate) mod score;
+pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod tokenize;
 

@@ -1,9 +1,15 @@
-//! `POST /` in OpenAPI: the model's own task, as on hosted inference endpoints.
+//! `POST /`: the model's own task, as on hosted inference endpoints.
 
-use super::embed::{EmbedBody, SimilarityBody};
-use super::predict::{PredictBody, Predictions};
-use super::predict_tokens::{PredictTokensBody, TokenPredictions};
-use super::rerank::{RerankAnswer, RerankBody};
+use super::embed::{EmbedBody, SimilarityBody, embed_or_compare};
+use super::predict::{PredictBody, Predictions, predict};
+use super::predict_tokens::{PredictTokensBody, TokenPredictions, predict_tokens};
+use super::rerank::{RerankAnswer, RerankBody, rerank};
+use crate::state::App;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::response::Response;
+use prefold_core::Task;
+use std::pin::Pin;
 use utoipa::ToSchema;
 
 /// Body of the task's own route: `/embed` or `/similarity`, `/rerank`, `/predict`, or `/predict_tokens`.
@@ -40,5 +46,12 @@ enum TaskAnswer<'a> {
         (TaskAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-#[allow(dead_code, reason = "only described: the handler depends on the model")]
-pub(crate) fn task() {}
+pub(crate) fn task(State(app): State<App>, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+    let own = app.engine.info().capabilities.tasks().next();
+    match own {
+        Some(Task::Embed) | None => embed_or_compare.call(request, app),
+        Some(Task::Rerank) => rerank.call(request, app),
+        Some(Task::Classify) => predict.call(request, app),
+        Some(Task::ClassifyTokens) => predict_tokens.call(request, app),
+    }
+}

@@ -1,6 +1,7 @@
 //! The loading gate: answers instead of the routes while the model loads.
 
 use crate::error::{ApiError, Dialect};
+use crate::routes::table::{self, Kind};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::Method;
@@ -36,11 +37,9 @@ impl LoadingGate {
 }
 
 async fn wait(State(mut opened): State<Opened>, request: Request) -> Response {
-    match request.uri().path() {
-        "/health" | "/ping" | "/" if matches!(*request.method(), Method::GET | Method::HEAD) => {
-            return ().into_response();
-        }
-        "/ready" => return unhealthy("the model is loading"),
+    match table::kind_of_get(request.uri().path()) {
+        Some(Kind::Liveness) if matches!(*request.method(), Method::GET | Method::HEAD) => return ().into_response(),
+        Some(Kind::Readiness) => return unhealthy("the model is loading"),
         _ => {}
     }
     let routes = opened.wait_for(Option::is_some).await.ok().and_then(|routes| routes.clone());

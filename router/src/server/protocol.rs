@@ -1,6 +1,7 @@
 //! Rules of HTTP/1.1 that are left to the server.
 
-use crate::error::{ApiError, Dialect};
+use crate::error::ApiError;
+use crate::routes::table;
 use crate::telemetry::metrics::{REQUESTS, UNMATCHED};
 use axum::http::{HeaderMap, Request, Version, header};
 use axum::response::Response;
@@ -10,7 +11,7 @@ use prefold_core::shown;
 /// The answer to a request without a host or with two (RFC 9112, section 3.2), or with a transfer coding other than `chunked`.
 pub(super) fn refuse<B>(request: &Request<B>) -> Option<Response> {
     let error = violation(request.version(), request.headers())?;
-    let response = error.render(Dialect::of(request.uri().path()));
+    let response = error.render(table::dialect_of(request.uri().path()));
     // No layer sees it.
     counter!(REQUESTS, "route" => UNMATCHED, "status" => response.status().as_str().to_owned()).increment(1);
     Some(response)

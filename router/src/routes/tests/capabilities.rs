@@ -1,6 +1,7 @@
 //! Each set of capabilities answers its routes, and refuses the others with the routes that there are.
 
 use crate::error::Dialect;
+use crate::routes::table;
 use crate::state::App;
 use crate::testing::{Setup, classifier, embedding, post};
 use prefold_backends::{DeviceChoice, LoadOptions, ModelSource};
@@ -62,7 +63,7 @@ async fn every_set_answers_its_routes_and_names_them_to_others() {
     ] {
         for (task, route, body) in routes() {
             let got = post(&app, route, &body).await;
-            let refused = if Dialect::of(route) == Dialect::OpenAi { 400 } else { 422 };
+            let refused = if table::dialect_of(route) == Dialect::OpenAi { 400 } else { 422 };
             let expected = if tasks.contains(&task) { 200 } else { refused };
             assert_eq!(got.status, expected, "{name} {route}: {}", got.body);
             assert!(expected == 200 || got.body.contains(advice), "{name} {route}: {}", got.body);

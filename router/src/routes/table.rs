@@ -1,0 +1,127 @@
+//! The table of routes. The router, the OpenAPI description, the form of errors and the treatment of monitors follow from it.
+
+use super::{embed, health, info, openai, predict, predict_tokens, rerank, score, task, tokenize};
+use crate::error::Dialect;
+use crate::state::App;
+use axum::Router;
+use std::sync::LazyLock;
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+/// What a route does: who may call it, and which errors and headers its responses have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Runs the model.
+    Model,
+    /// Runs the tokenizer only.
+    Tokenizer,
+    /// Describes the model and the server.
+    Facts,
+    /// Says whether the server is alive.
+    Liveness,
+    /// Says whether the server is ready.
+    Readiness,
+    Metrics,
+}
+
+impl Kind {
+    /// True for routes that monitors call repeatedly, without an API key by default.
+    pub(crate) fn is_for_monitors(self) -> bool {
+        matches!(self, Self::Liveness | Self::Readiness | Self::Metrics)
+    }
+}
+
+/// A route: one handler, with the path, method and tag of its `utoipa::path`.
+pub(crate) struct Route {
+    pub(crate) path: String,
+    is_get: bool,
+    pub(crate) kind: Kind,
+    /// Further paths of the handler.
+    pub(crate) aliases: &'static [&'static str],
+    /// Schemas, description and handler.
+    pub(crate) parts: fn() -> UtoipaMethodRouter<App>,
+}
+
+macro_rules! table {
+    ($($kind:ident: $handler:path $(, $alias:literal)*;)+) => {
+        vec![$(Route::new(Kind::$kind, || routes!($handler), &[$($alias),*])),+]
+    };
+}
+
+/// All routes but those of `/docs`. A row is the kind, the handler and the aliases.
+pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    table! {
+        Model: task::task;
+        Model: openai::embeddings, "/embeddings";
+        Model: embed::embed;
+        Model: embed::embed_all;
+        Model: embed::similarity;
+        Model: rerank::rerank;
+        Model: rerank::rerank_v1;
+        Model: rerank::rerank_v2;
+        Model: score::score, "/score";
+        Model: predict::predict;
+        Model: predict::classify, "/classify";
+        Model: predict_tokens::predict_tokens;
+        Tokenizer: tokenize::tokenize;
+        Tokenizer: tokenize::decode;
+        Facts: info::info;
+        Facts: openai::models;
+        Facts: openai::model;
+        Liveness: health::health, "/ping", "/";
+        Readiness: health::ready;
+        Metrics: info::metrics;
+    }
+});
+
+impl Route {
+    fn new(kind: Kind, parts: fn() -> UtoipaMethodRouter<App>, aliases: &'static [&'static str]) -> Self {
+        let (path, item) = parts().1.paths.into_iter().next().unwrap_or_default();
+        Self { path, is_get: item.get.is_some(), kind, aliases, parts }
+    }
+
+    /// The router with the handler at its path and aliases.
+    pub(crate) fn add_to(&self, router: Router<App>) -> Router<App> {
+        let (_, _, handler) = (self.parts)();
+        // A parameter is the rest of the path: model names contain slashes.
+        let router = router.route(&self.path.replace('{', "{*"), handler.clone());
+        self.aliases.iter().fold(router, |router, alias| router.route(alias, handler.clone()))
+    }
+}
+
+/// Kind of the route that answers `GET` at `path`.
+pub(crate) fn kind_of_get(path: &str) -> Option<Kind> {
+    let is_at = |route: &&Route| route.is_get && (route.path == path || route.aliases.contains(&path));
+    ROUTES.iter().find(is_at).map(|route| route.kind)
+}
+
+/// Form of the errors at `path`; an alias has its route's.
+pub(crate) fn dialect_of(path: &str) -> Dialect {
+    let route = ROUTES.iter().find(|route| route.aliases.contains(&path));
+    Dialect::of(route.map_or(path, |route| &route.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialects_follow_the_route() {
+        for path in ["/v1/embeddings", "/embeddings", "/score", "/classify", "/v2/rerank", "/v1/nothing"] {
+            assert_eq!(dialect_of(path), Dialect::OpenAi, "{path}");
+        }
+        for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {
+            assert_eq!(dialect_of(path), Dialect::Tei, "{path}");
+        }
+    }
+
+    #[test]
+    fn monitors_have_routes_of_their_own() {
+        for path in ["/health", "/ping", "/", "/ready", "/metrics"] {
+            assert!(kind_of_get(path).is_some_and(Kind::is_for_monitors), "{path}");
+        }
+        for path in ["/info", "/v1/models", "/embed", "/nothing"] {
+            assert!(!kind_of_get(path).is_some_and(Kind::is_for_monitors), "{path}");
+        }
+    }
+}
