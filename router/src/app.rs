@@ -1,6 +1,6 @@
 //! The binary: from the command line to the exit code.
 
-use crate::cli::{Args, CommandLine, Config};
+use crate::cli::{Cli, CommandLine, Config};
 use crate::loading::{self, StartError, Wrap};
 use crate::server::connections;
 use crate::server::listening::{allow_files, listen};
@@ -23,13 +23,11 @@ const MIN_BLOCKING_THREADS: usize = 4;
 
 /// Reads the command line and runs the command or the server, with every loaded backend wrapped in `wrap`.
 pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
-    let mut args = Args::read(&line.arguments);
-    if let Some(command) = args.command.take() {
+    let Cli { command, serve, origins, unknown_variables, .. } = Cli::read(&line.arguments);
+    if let Some(command) = command {
         return command.run(line);
     }
-    let origins = std::mem::take(&mut args.origins);
-    let unknown_variables = std::mem::take(&mut args.unknown_variables);
-    let config = match Config::try_from(args) {
+    let config = match Config::try_from(serve) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("error: {}", with_origins(&without_credentials(&error.to_string()), &origins));

@@ -120,6 +120,25 @@ def paths(code):
             yield path.split("::")
 
 
+def between_folders(imports):
+    """{folder or file: those beside it that it imports}. A file inside a folder counts as the folder, except for another file of that
+    folder, and the module's own file (`a.rs` or `a/mod.rs` of `a/`) is `a/mod`."""
+    found = {}
+    for file, targets in imports.items():
+        for target in targets:
+            source, target = _place(file, imports), _place(target, imports)
+            shared = next(depth for depth, (name, other) in enumerate(zip(source, target)) if name != other)
+            found.setdefault("/".join(source[:shared + 1]), set()).add("/".join(target[:shared + 1]))
+    return found
+
+
+def _place(file, files):
+    """The file as a list of folders and a name."""
+    name = file.removesuffix(".rs")
+    has_folder = any(other.startswith(f"{name}/") for other in files)
+    return [*name.split("/"), "mod"] if has_folder else name.split("/")
+
+
 def circles(imports):
     """Sets of files that import each other, directly or indirectly: strongly connected components of several files."""
     index, low, stack, found = {}, {}, [], []

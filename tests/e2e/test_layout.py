@@ -32,6 +32,12 @@ def test_no_circle_of_files(crate):
     assert not rust_imports.circles(rust_imports.Crate(ROOT / crate).imports())
 
 
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_circle_of_folders(crate):
+    """Files in a circle of folders need not be one: `a/x.rs` imports `b/y.rs`, and `b/z.rs` imports `a/w.rs`."""
+    assert not rust_imports.circles(rust_imports.between_folders(rust_imports.Crate(ROOT / crate).imports()))
+
+
 @pytest.mark.parametrize("crate", sorted(LAYERS))
 def test_imports_follow_the_layers(crate):
     level = {name: depth for depth, names in enumerate(LAYERS[crate]) for name in names}
@@ -127,6 +133,17 @@ def test_imports_are_read(tmp_path):
         "b/deep.rs": {"error.rs", "a.rs"},
         "error.rs": set(),
     }
+
+
+def test_circles_between_folders_are_found():
+    imports = {"a/x.rs": {"b/y.rs"}, "b/z.rs": {"a/w.rs"}, "c.rs": {"c/x.rs"}, "c/x.rs": {"b/y.rs"}, "c/y.rs": {"c/x.rs"}}
+    assert rust_imports.circles(imports) == []
+    folders = rust_imports.between_folders(imports)
+    assert folders == {"a": {"b"}, "b": {"a"}, "c/mod": {"c/x"}, "c": {"b"}, "c/y": {"c/x"}}
+    assert rust_imports.circles(folders) == [["a", "b"]]
+    # Deep inside a folder, and between a folder and its parent's own file.
+    deep = {"a/b/x.rs": {"a/c/y.rs"}, "a/c/z.rs": {"a/d.rs"}, "a/d.rs": {"a/b/w.rs"}, "e/mod.rs": {"e/f/x.rs"}, "e/f/y.rs": {"e/mod.rs"}}
+    assert rust_imports.circles(rust_imports.between_folders(deep)) == [["a/b", "a/c", "a/d"], ["e/f", "e/mod"]]
 
 
 def test_circles_are_found():

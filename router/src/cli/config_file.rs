@@ -132,6 +132,7 @@ fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::cli::args::Args;
+    use crate::cli::parsing::Cli;
     use std::io::Write;
 
     fn read(file: &str, line: &str) -> Result<Args, String> {
@@ -139,7 +140,8 @@ mod tests {
         on_disk.write_all(file.as_bytes()).unwrap();
         let path = on_disk.path().to_str().unwrap();
         let line = ["prefold", "--config", path].into_iter().chain(line.split_whitespace());
-        Args::try_read(line).map_err(|error| error.to_string().replace(path, "FILE"))
+        let read = Cli::try_read(line).map_err(|error| error.to_string().replace(path, "FILE"))?;
+        Ok(read.serve)
     }
 
     #[test]
@@ -195,7 +197,7 @@ mod tests {
             assert!(error.contains("FILE") && error.contains(words), "{file}: {error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
-        let missing = Args::try_read(["prefold", "--config", "/no/such.toml"]).unwrap_err().to_string();
+        let missing = Cli::try_read(["prefold", "--config", "/no/such.toml"]).unwrap_err().to_string();
         assert!(missing.contains("/no/such.toml") && missing.contains("No such file"), "{missing}");
     }
 }

@@ -1,6 +1,6 @@
 //! Generates docs/cli.md from the flags.
 
-use super::args::{Args, environment};
+use super::parsing::{Cli, environment};
 use clap::{Arg, CommandFactory};
 use std::fmt::Write;
 use std::path::Path;
@@ -37,7 +37,7 @@ names. `prefold --help` lists the same flags with the prefixed variables. This p
 
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    let command = Args::command();
+    let command = Cli::command();
     // A heading that no flag has.
     let mut heading = Some("");
     for flag in command.get_arguments().filter(|flag| !flag.is_hide_set()) {

@@ -10,8 +10,9 @@ mod config;
 mod config_file;
 #[cfg(test)]
 mod document;
+mod parsing;
 pub(crate) mod settings;
 
-pub(crate) use self::args::Args;
 pub use self::command_line::CommandLine;
 pub(crate) use self::config::Config;
+pub(crate) use self::parsing::Cli;

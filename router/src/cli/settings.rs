@@ -1,8 +1,8 @@
 //! Settings of a model in this process: the flags of model and batches, by their names.
 
-use super::args::{Args, sentence};
 use super::config::Config;
 use super::config_file::{self, FileError};
+use super::parsing::{Cli, sentence};
 use clap::{Arg, CommandFactory};
 use std::ffi::OsString;
 use toml::Table;
@@ -17,12 +17,12 @@ const HEADINGS: [&str; 2] = ["Model", "Batching"];
 /// A sentence about a key that is not a flag of a model, a value out of range or a model that does not exist.
 pub(crate) fn config(model: Option<&str>, settings: &Table) -> Result<Config, String> {
     let arguments = arguments(model, settings).map_err(|error| error.to_string())?;
-    let args = Args::try_read(arguments).map_err(|error| sentence(&error.to_string()).to_owned())?;
-    Config::try_from(args).map_err(|error| error.to_string())
+    let cli = Cli::try_read(arguments).map_err(|error| sentence(&error.to_string()).to_owned())?;
+    Config::try_from(cli.serve).map_err(|error| error.to_string())
 }
 
 fn arguments(model: Option<&str>, settings: &Table) -> Result<Vec<OsString>, FileError> {
-    let command = Args::command();
+    let command = Cli::command();
     let mut arguments = vec![OsString::from("prefold")];
     arguments.extend(model.map(|model| format!("--model-id={model}").into()));
     for (key, value) in settings {

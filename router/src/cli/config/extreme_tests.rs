@@ -2,7 +2,7 @@
 //! the flag, the value and the limit.
 
 use super::Config;
-use crate::cli::args::Args;
+use crate::cli::parsing::Cli;
 use crate::error::flag as flag_of;
 use crate::loading::StartError;
 use crate::server::connections;
@@ -11,6 +11,7 @@ use crate::server::routing;
 use crate::testing::{Setup, embedding};
 use clap::CommandFactory;
 use std::any::TypeId;
+use std::ffi::OsString;
 use std::future::pending;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -65,7 +66,7 @@ fn numeric() -> Vec<String> {
         TypeId::of::<f32>(),
         TypeId::of::<f64>(),
     ];
-    let command = Args::command();
+    let command = Cli::command();
     let is_number = |flag: &&clap::Arg| types.iter().any(|known| flag.get_value_parser().type_id() == *known);
     command.get_arguments().filter(is_number).filter_map(|flag| Some(flag.get_long()?.to_owned())).collect()
 }
@@ -101,9 +102,12 @@ async fn start(config: Config) -> Result<(), String> {
 
 /// Runs with these arguments as far as to the first answer.
 async fn run(arguments: &[&str]) -> Result<(), String> {
-    let args = Args::try_read(arguments).map_err(|error| error.to_string())?;
-    let config = Config::try_from(args).map_err(|error| error.to_string())?;
-    start(config).await
+    start(read(arguments)?).await
+}
+
+fn read<T: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = T>) -> Result<Config, String> {
+    let cli = Cli::try_read(arguments).map_err(|error| error.to_string())?;
+    Config::try_from(cli.serve).map_err(|error| error.to_string())
 }
 
 fn check_message(message: &str, flag: &str, value: &str) {
@@ -136,20 +140,16 @@ fn numbers_of_a_file_are_refused_alike() {
     let path = directory.path().join("prefold.toml");
     for flag in &numeric() {
         for value in VALUES {
-            let read = |text: String| {
+            let read_file = |text: String| {
                 std::fs::write(&path, text).unwrap();
-                let args = Args::try_read(["prefold", "--config", path.to_str().unwrap()]);
-                let config = args.map_err(|error| error.to_string());
-                config.and_then(|args| Config::try_from(args).map_err(|error| error.to_string())).map(drop)
+                read(["prefold", "--config", path.to_str().unwrap()]).map(drop)
             };
-            let line = Args::try_read(["prefold".to_owned(), format!("--{flag}={value}")]);
-            let line = line.map_err(|error| error.to_string());
-            let line = line.and_then(|args| Config::try_from(args).map_err(|error| error.to_string())).map(drop);
-            let text = read(format!("{flag} = '{value}'"));
+            let line = read(["prefold".to_owned(), format!("--{flag}={value}")]);
+            let text = read_file(format!("{flag} = '{value}'"));
             assert_eq!(text.is_ok(), line.is_ok(), "{flag} = '{value}': {text:?}");
             text.err().iter().for_each(|message| check_message(message, flag, value));
             // Numbers as TOML writes them; TOML has no numbers of more than 64 bits.
-            let number = read(format!("{flag} = {}", value.to_lowercase()));
+            let number = read_file(format!("{flag} = {}", value.to_lowercase()));
             match number {
                 Ok(()) => {}
                 Err(message) if message.contains("line 1: ") => {}

@@ -31,17 +31,7 @@ impl TryFrom<Args> for Config {
     type Error = ConfigError;
 
     fn try_from(args: Args) -> Result<Self, ConfigError> {
-        let Args {
-            command: _,
-            positional: _,
-            origins: _,
-            unknown_variables: _,
-            config: _,
-            model,
-            batching,
-            server,
-            telemetry,
-        } = args;
+        let Args { model, batching, server, telemetry } = args;
         let prometheus_port = telemetry.prometheus_port;
         let telemetry = telemetry_config(telemetry)?;
         let (id, source) = model_source(&model.source, !telemetry.json)?;

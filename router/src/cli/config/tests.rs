@@ -1,6 +1,7 @@
 //! Command lines as configurations.
 
 use super::*;
+use crate::cli::parsing::Cli;
 use crate::error::flag;
 use crate::state::HttpConfig;
 use clap::CommandFactory;
@@ -9,7 +10,7 @@ use prefold_core::RerankRecipe;
 use std::path::Path;
 
 fn config(line: &str) -> Result<Config, ConfigError> {
-    Args::try_read(std::iter::once("prefold").chain(line.split_whitespace())).unwrap().try_into()
+    Cli::try_read(std::iter::once("prefold").chain(line.split_whitespace())).unwrap().serve.try_into()
 }
 
 fn refused(line: &str) -> ConfigError {
@@ -78,7 +79,7 @@ fn settings_that_do_not_fit_each_other_are_refused_by_their_flags() {
 #[test]
 fn every_setting_of_the_engine_is_a_flag() {
     let flags: Vec<String> =
-        Args::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
+        Cli::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
     let settings = format!("{:?}", EngineConfig::default());
     let names = settings.split(['{', ',']).filter_map(|part| part.split_once(": ")).map(|(name, _)| flag(name.trim()));
     let unknown: Vec<String> = names.filter(|name| !flags.iter().any(|flag| format!("--{flag}") == *name)).collect();

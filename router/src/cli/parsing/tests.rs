@@ -4,12 +4,12 @@ use super::*;
 use prefold_core::Scheduling;
 
 fn read(line: &str) -> Result<Args, clap::Error> {
-    Args::try_read(std::iter::once("prefold").chain(line.split_whitespace()))
+    Cli::try_read(std::iter::once("prefold").chain(line.split_whitespace())).map(|cli| cli.serve)
 }
 
 #[test]
 fn the_command_is_sound() {
-    Args::command().debug_assert();
+    Cli::command().debug_assert();
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn auto_truncate_takes_a_value_or_none() {
 
 #[test]
 fn every_flag_is_an_environment_variable() {
-    let command = Args::command();
+    let command = Cli::command();
     let flags: Vec<_> = command.get_arguments().filter(|arg| arg.get_long().is_some()).collect();
     assert!(flags.len() > 25);
     for flag in flags {
@@ -137,7 +137,7 @@ fn names_of_other_servers_are_understood() {
 
 #[test]
 fn the_names_are_those_that_people_know() {
-    let command = Args::command();
+    let command = Cli::command();
     for long in [
         "model-id",
         "revision",
@@ -204,7 +204,7 @@ fn secrets_are_not_shown() {
     let args = read("--api-key hunter2 --hf-token hf_hunter3").unwrap();
     let shown = format!("{args:?}");
     assert!(!shown.contains("hunter"), "{shown}");
-    assert!(Args::command().get_arguments().filter(|a| a.is_hide_env_values_set()).count() == 2);
+    assert!(Cli::command().get_arguments().filter(|a| a.is_hide_env_values_set()).count() == 2);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_value_is_shown_unless_its_flag_is_a_secret() {
 
 #[test]
 fn variables_that_no_flag_has_are_told_with_the_name_that_may_be_meant() {
-    let command = Args::command();
+    let command = Cli::command();
     let unknown = |name: &str, value: &str| environment::unknown(&command, [(name.to_owned(), value.to_owned())]);
     for (name, value, hint) in [
         ("PREFOLD_MAX_BATCH_TOKNS", "5", "; is PREFOLD_MAX_BATCH_TOKENS meant?"),
