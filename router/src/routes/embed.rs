@@ -5,12 +5,11 @@ use crate::state::call::Call;
 use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::{Json, RawBody};
-use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::{float_steps, write_float};
 use crate::wire::many::Many;
 use crate::wire::pieces::{JsonText, steps_of_list};
-use crate::wire::prompt::{InputType, PromptFields};
+use crate::wire::request_body::request_body;
 use crate::wire::schema::InputsSchema;
 use prefold_core::{EmbedOptions, Input, TokenVectors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -18,32 +17,17 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// Inputs to embed, and options.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbedBody {
-    #[schema(value_type = InputsSchema)]
-    inputs: Inputs,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    truncate: Option<bool>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
-    prompt_name: Option<String>,
-    /// Prompt to put before each text, instead of one of the model's prompts.
-    prompt: Option<String>,
-    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
-    input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
-    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
-    task: Option<String>,
-    /// Scale vectors to unit length. False returns the output of pooling and dense layers, even if the model's own
-    /// modules end with Normalize. Default: true.
-    normalize: Option<bool>,
-    /// Number of leading values of each vector to keep, scaled to unit length again. Default: `dimensions` of `/info`.
-    dimensions: Option<usize>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Inputs to embed, and options.
+    pub(crate) struct EmbedBody: truncation, prompt {
+        #[schema(value_type = InputsSchema)]
+        inputs: Inputs,
+        /// Scale vectors to unit length. False returns the output of pooling and dense layers, even if the model's own
+        /// modules end with Normalize. Default: true.
+        normalize: Option<bool>,
+        /// Number of leading values of each vector to keep, scaled to unit length again. Default: `dimensions` of `/info`.
+        dimensions: Option<usize>,
+    }
 }
 
 /// Vectors of texts
@@ -56,12 +40,9 @@ pub(crate) struct EmbedBody {
         (Vec<Vec<f32>> = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>) -> Result {
-    let EmbedBody { inputs, truncate, truncation_direction, normalize, dimensions, priority, .. } = body;
-    let (prompt_name, prompt) = (body.prompt_name, body.prompt);
-    let prompt = PromptFields { prompt_name, prompt, input_type: body.input_type, task: body.task };
-    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let encode = encode.for_field("inputs", &app)?;
+pub(crate) async fn embed(app: Call, accept: Accept, Json(mut body): Json<EmbedBody>) -> Result {
+    let encode = body.encode_fields().for_field("inputs", &app)?;
+    let EmbedBody { inputs, normalize, dimensions, .. } = body;
     let options = EmbedOptions { encode, normalize: Some(normalize.unwrap_or(true)), dimensions };
     let answered = app.engine.embed(inputs.0.into_vec(), options).await?;
     match accept {
@@ -70,27 +51,12 @@ pub(crate) async fn embed(app: Call, accept: Accept, Json(body): Json<EmbedBody>
     }
 }
 
-/// Inputs to embed token by token.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbedAllBody {
-    #[schema(value_type = InputsSchema)]
-    inputs: Inputs,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    truncate: Option<bool>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
-    prompt_name: Option<String>,
-    /// Prompt to put before each text, instead of one of the model's prompts.
-    prompt: Option<String>,
-    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
-    input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
-    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
-    task: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Inputs to embed token by token.
+    pub(crate) struct EmbedAllBody: truncation, prompt {
+        #[schema(value_type = InputsSchema)]
+        inputs: Inputs,
+    }
 }
 
 /// A vector for each token
@@ -100,12 +66,9 @@ pub(crate) struct EmbedAllBody {
     post, path = "/embed_all", tag = "text-embeddings-inference", request_body = EmbedAllBody,
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
-pub(crate) async fn embed_all(app: Call, Json(body): Json<EmbedAllBody>) -> Result {
-    let EmbedAllBody { inputs, truncate, truncation_direction, prompt_name, prompt, input_type, task, priority } = body;
-    let prompt = PromptFields { prompt_name, prompt, input_type, task };
-    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let encode = encode.for_field("inputs", &app)?;
-    let answered = app.engine.embed_tokens(inputs.0.into_vec(), encode).await?;
+pub(crate) async fn embed_all(app: Call, Json(mut body): Json<EmbedAllBody>) -> Result {
+    let encode = body.encode_fields().for_field("inputs", &app)?;
+    let answered = app.engine.embed_tokens(body.inputs.0.into_vec(), encode).await?;
     Ok(Answer::json(answered, |inputs| {
         let inputs = inputs.into_iter().map(TokenVectors::into_rows);
         JsonText::default().list_of(inputs, |rows| steps_of_list(rows, float_steps))
@@ -127,25 +90,10 @@ struct SimilarityInputs {
     sentences: Many<String>,
 }
 
-/// Tokenization options.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-struct SimilarityParameters {
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    truncate: Option<bool>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
-    prompt_name: Option<String>,
-    /// Prompt to put before each text, instead of one of the model's prompts.
-    prompt: Option<String>,
-    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
-    input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
-    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
-    task: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Tokenization options.
+    #[derive(Default)]
+    struct SimilarityParameters: truncation, prompt {}
 }
 
 /// Cosine similarities of one sentence with others
@@ -155,9 +103,6 @@ struct SimilarityParameters {
 )]
 pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
-    let SimilarityParameters { truncate, truncation_direction, prompt_name, prompt, input_type, task, priority } =
-        body.parameters.unwrap_or_default();
-    let prompt = PromptFields { prompt_name, prompt, input_type, task };
     let (field, got, limit) = ("sentences", sentences.len(), app.engine.config().max_request_inputs());
     if got == 0 {
         let problem = "is empty, at least one sentence is needed".to_owned();
@@ -166,9 +111,8 @@ pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> R
     if got > limit {
         return Err(prefold_core::Error::BatchTooLarge { field, got, limit }.into());
     }
-    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let options =
-        EmbedOptions { encode: encode.for_field("sentences", &app)?, normalize: Some(true), dimensions: None };
+    let encode = body.parameters.unwrap_or_default().encode_fields().for_field("sentences", &app)?;
+    let options = EmbedOptions { encode, normalize: Some(true), dimensions: None };
     let inputs = std::iter::once(source_sentence).chain(sentences.into_vec()).map(Input::Text).collect();
     let answered = app.engine.embed(inputs, options).await?;
     Ok(Answer::json(answered, |vectors| {

@@ -8,11 +8,11 @@ use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::element::ElementType;
-use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::split_around;
 use crate::wire::pieces::{JsonText, framed};
-use crate::wire::prompt::{InputType, PromptFields};
+use crate::wire::request_body::request_body;
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
 use crate::wire::vectors::{EncodingFormat, JsonVectors};
@@ -22,49 +22,31 @@ use prefold_core::{EmbedOptions, shown};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbeddingsBody {
-    #[schema(value_type = InputsSchema)]
-    input: Inputs,
-    /// Any name is accepted, because there is one model; the response repeats it.
-    model: Option<String>,
-    /// Default: `float`.
-    encoding_format: Option<EncodingFormat>,
-    /// Number of leading values of each vector to keep, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
-    #[serde(alias = "output_dimension")]
-    dimensions: Option<usize>,
-    /// Kind of the inputs. Infinity's client always sends it, with `dimensions` of 0, which means the default.
-    modality: Option<Modality>,
-    /// Voyage's element type; only `float` is supported.
-    #[allow(dead_code, reason = "deserializing it checks it")]
-    output_dtype: Option<OutputDtype>,
-    /// Element type in base64 and binary responses. Default: `float32`.
-    embed_dtype: Option<ElementType>,
-    /// Byte order; only little-endian is supported.
-    #[allow(dead_code, reason = "deserializing it checks it")]
-    endianness: Option<Endianness>,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    #[serde(alias = "truncation")]
-    truncate: Option<bool>,
-    /// Truncate each input to this many tokens; -1 is the model's limit.
-    truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_side: Option<Direction>,
-    /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
-    prompt_name: Option<String>,
-    /// Prompt to put before each text, instead of one of the model's prompts.
-    prompt: Option<String>,
-    /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
-    input_type: Option<InputType>,
-    /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
-    /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
-    task: Option<String>,
-    /// Add the tokenizer's special tokens to texts. Default: true.
-    add_special_tokens: Option<bool>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
+    pub(crate) struct EmbeddingsBody: model, truncation_side, prompt {
+        #[schema(value_type = InputsSchema)]
+        input: Inputs,
+        /// Default: `float`.
+        encoding_format: Option<EncodingFormat>,
+        /// Number of leading values of each vector to keep, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
+        #[serde(alias = "output_dimension")]
+        dimensions: Option<usize>,
+        /// Kind of the inputs. Infinity's client always sends it, with `dimensions` of 0, which means the default.
+        modality: Option<Modality>,
+        /// Voyage's element type; only `float` is supported.
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        output_dtype: Option<OutputDtype>,
+        /// Element type in base64 and binary responses. Default: `float32`.
+        embed_dtype: Option<ElementType>,
+        /// Byte order; only little-endian is supported.
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        endianness: Option<Endianness>,
+        /// Truncate each input to this many tokens; -1 is the model's limit.
+        truncate_prompt_tokens: Option<i64>,
+        /// Add the tokenizer's special tokens to texts. Default: true.
+        add_special_tokens: Option<bool>,
+    }
 }
 
 /// Element types by Voyage's names. Others are rejected, because a client would misread the values.
@@ -141,22 +123,14 @@ impl EmbeddingsResponse<'_> {
         (EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn embeddings(app: Call, accept: Accept, Json(body): Json<EmbeddingsBody>) -> Result {
+pub(crate) async fn embeddings(app: Call, accept: Accept, Json(mut body): Json<EmbeddingsBody>) -> Result {
+    let encode = EncodeFields {
+        truncate_prompt_tokens: body.truncate_prompt_tokens,
+        add_special_tokens: body.add_special_tokens,
+        ..body.encode_fields()
+    };
     let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
     let dimensions = dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
-    let encode = EncodeFields {
-        truncate: body.truncate,
-        truncate_prompt_tokens: body.truncate_prompt_tokens,
-        truncation_direction: body.truncation_side,
-        prompt: PromptFields {
-            prompt_name: body.prompt_name,
-            prompt: body.prompt,
-            input_type: body.input_type,
-            task: body.task,
-        },
-        add_special_tokens: body.add_special_tokens,
-        priority: body.priority,
-    };
     let model = app.names.answered(model.as_deref())?;
     let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: Some(true), dimensions };
     let answered = app.engine.embed(input.0.into_vec(), options).await?;

@@ -6,12 +6,13 @@ use crate::state::call::Call;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
-use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::{Inputs, Sequences};
 use crate::wire::json_writer::{float_steps, split_around};
 use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
 use crate::wire::ranking::Ranking;
+use crate::wire::request_body::request_body;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
 use prefold_core::{Capabilities, LogitActivation, Response};
@@ -20,24 +21,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// Inputs to classify, and options.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct PredictBody {
-    #[schema(value_type = SequencesSchema)]
-    inputs: Sequences,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    truncate: Option<bool>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_direction: Option<Direction>,
-    /// Name of the model's prompt to put before each text.
-    prompt_name: Option<String>,
-    /// Logits instead of probabilities.
-    raw_scores: Option<bool>,
-    /// Parameters of Hugging Face's pipelines.
-    parameters: Option<Parameters>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Inputs to classify, and options.
+    pub(crate) struct PredictBody: truncation {
+        #[schema(value_type = SequencesSchema)]
+        inputs: Sequences,
+        /// Name of the model's prompt to put before each text.
+        prompt_name: Option<String>,
+        /// Logits instead of probabilities.
+        raw_scores: Option<bool>,
+        /// Parameters of Hugging Face's pipelines.
+        parameters: Option<Parameters>,
+    }
 }
 
 /// A label and its score.
@@ -104,14 +99,12 @@ enum Function {
 /// tens of thousands.
 async fn classify_all(
     app: &Call,
-    body: PredictBody,
+    mut body: PredictBody,
     parameters: Parameters,
 ) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> ListSteps + Send + use<>), ApiError> {
-    let PredictBody { inputs, truncate, truncation_direction, prompt_name, priority, .. } = body;
-    let prompt = PromptFields { prompt_name, ..Default::default() };
-    let encode = EncodeFields { truncate, truncation_direction, prompt, priority, ..Default::default() };
-    let encode = encode.for_field("inputs", app)?;
-    let answered = app.engine.classify(inputs.inputs.into_vec(), encode).await?;
+    let prompt = PromptFields { prompt_name: body.prompt_name.take(), ..Default::default() };
+    let encode = EncodeFields { prompt, ..body.encode_fields() }.for_field("inputs", app)?;
+    let answered = app.engine.classify(body.inputs.inputs.into_vec(), encode).await?;
     let top_k = parameters.top_k.unwrap_or(usize::MAX);
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let activation = match (body.raw_scores, parameters.function_to_apply) {
@@ -130,28 +123,19 @@ async fn classify_all(
     Ok((answered, labelled))
 }
 
-/// Inputs to classify, and options, named as in vLLM.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct ClassifyBody {
-    #[schema(value_type = InputsSchema)]
-    input: Inputs,
-    /// Any name is accepted, because there is one model; the response repeats it.
-    model: Option<String>,
-    /// False: logits instead of probabilities.
-    #[serde(alias = "activation")]
-    use_activation: Option<bool>,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    #[serde(alias = "truncation")]
-    truncate: Option<bool>,
-    /// Truncate each input to this many tokens; -1 is the model's limit.
-    truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_side: Option<Direction>,
-    /// Add the tokenizer's special tokens to texts. Default: true.
-    add_special_tokens: Option<bool>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Inputs to classify, and options, named as in vLLM.
+    pub(crate) struct ClassifyBody: model, truncation_side {
+        #[schema(value_type = InputsSchema)]
+        input: Inputs,
+        /// False: logits instead of probabilities.
+        #[serde(alias = "activation")]
+        use_activation: Option<bool>,
+        /// Truncate each input to this many tokens; -1 is the model's limit.
+        truncate_prompt_tokens: Option<i64>,
+        /// Add the tokenizer's special tokens to texts. Default: true.
+        add_special_tokens: Option<bool>,
+    }
 }
 
 /// A list of classes.
@@ -185,14 +169,11 @@ struct Classified {
     post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
     responses((status = 200, description = "A class for each input", body = ClassifyResponse))
 )]
-pub(crate) async fn classify(app: Call, Json(body): Json<ClassifyBody>) -> Result {
+pub(crate) async fn classify(app: Call, Json(mut body): Json<ClassifyBody>) -> Result {
     let encode = EncodeFields {
-        truncate: body.truncate,
         truncate_prompt_tokens: body.truncate_prompt_tokens,
-        truncation_direction: body.truncation_side,
         add_special_tokens: body.add_special_tokens,
-        priority: body.priority,
-        ..Default::default()
+        ..body.encode_fields()
     };
     let model = app.names.answered(body.model.as_deref())?.to_owned();
     let encode = encode.for_field("input", &app)?;

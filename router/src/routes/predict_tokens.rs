@@ -4,11 +4,11 @@ use super::Result;
 use crate::state::call::Call;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
-use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::inputs::TokenTexts;
 use crate::wire::json_writer::write_float;
 use crate::wire::name_list::NameList;
 use crate::wire::pieces::{JsonText, write_value};
+use crate::wire::request_body::request_body;
 use crate::wire::schema::TokenTextsSchema;
 use prefold_core::{Aggregation, Capabilities, ClassifyTokens, Entities, Entity, Pauses, Step, TokenLogits};
 use serde::{Deserialize, Serialize};
@@ -23,25 +23,19 @@ const LABELS_OF_STEP: usize = 512;
 /// Units of work to look up a name, in addition to its bytes.
 const OF_NAME: usize = 32;
 
-/// Texts whose tokens to classify, and options.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct PredictTokensBody {
-    #[schema(value_type = TokenTextsSchema)]
-    inputs: TokenTexts,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    truncate: Option<bool>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_direction: Option<Direction>,
-    /// Logits instead of probabilities; without aggregation, the logits of all labels.
-    raw_scores: Option<bool>,
-    /// Grouping of tokens into entities. Default: none.
-    aggregation_strategy: Option<Strategy>,
-    /// Labels to leave out, without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
-    #[schema(value_type = Option<Vec<String>>)]
-    ignore_labels: Option<NameList>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Texts whose tokens to classify, and options.
+    pub(crate) struct PredictTokensBody: truncation {
+        #[schema(value_type = TokenTextsSchema)]
+        inputs: TokenTexts,
+        /// Logits instead of probabilities; without aggregation, the logits of all labels.
+        raw_scores: Option<bool>,
+        /// Grouping of tokens into entities. Default: none.
+        aggregation_strategy: Option<Strategy>,
+        /// Labels to leave out, without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
+        #[schema(value_type = Option<Vec<String>>)]
+        ignore_labels: Option<NameList>,
+    }
 }
 
 /// Grouping of tokens, as in the pipeline of Hugging Face transformers.
@@ -101,18 +95,16 @@ pub(crate) enum TokenPredictions<'a> {
     post, path = "/predict_tokens", tag = "text-embeddings-inference", request_body = PredictTokensBody,
     responses((status = 200, description = "The tokens or entities of each text", body = TokenPredictions))
 )]
-pub(crate) async fn predict_tokens(app: Call, Json(body): Json<PredictTokensBody>) -> Result {
-    let PredictTokensBody { inputs, truncate, truncation_direction, priority, .. } = body;
-    let encode = EncodeFields { truncate, truncation_direction, priority, ..Default::default() };
-    let encode = encode.for_field("inputs", &app)?;
-    let answered = app.engine.classify_tokens(inputs.texts.into_vec(), encode).await?;
+pub(crate) async fn predict_tokens(app: Call, Json(mut body): Json<PredictTokensBody>) -> Result {
+    let encode = body.encode_fields().for_field("inputs", &app)?;
+    let answered = app.engine.classify_tokens(body.inputs.texts.into_vec(), encode).await?;
     let aggregation = body.aggregation_strategy.map_or(Aggregation::None, Aggregation::from);
     let ignored = body.ignore_labels.unwrap_or_else(|| NameList::from_iter(["O"]));
     let writer = Writer::new(&app.engine.info().capabilities, aggregation, &ignored).await;
     let raw = body.raw_scores.unwrap_or(false);
     let predictions = move |text: TokenLogits| writer.clone().list(text.entities(aggregation, raw), raw);
     Ok(Answer::json(answered, |all| {
-        if inputs.is_batch {
+        if body.inputs.is_batch {
             JsonText::default().list_of(all, predictions)
         } else {
             all.into_iter().map(predictions).fold(JsonText::default(), JsonText::steps)

@@ -11,6 +11,7 @@ use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::many::Many;
 use crate::wire::pieces::JsonText;
 use crate::wire::prompt::ignore;
+use crate::wire::request_body::request_body;
 use crate::wire::schema::DocumentSchema;
 use crate::wire::usage::UsageBody;
 use prefold_core::{Error, Rerank, RerankScore, Response, ScoreRequest};
@@ -27,46 +28,42 @@ const TEXT_BYTES: usize = size_of::<String>() + 32;
 /// Documents per search unit, Cohere's billing unit.
 const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
 
-/// A query and the documents to rank, with the fields of all clients.
-///
-/// The list decides the form of the response: `texts` for TEI's, `documents` for all other clients.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct RerankBody {
-    query: String,
-    /// For TEI's bare list.
-    #[schema(value_type = Option<Vec<String>>)]
-    texts: Option<Many<String>>,
-    /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
-    #[schema(value_type = Option<Vec<DocumentSchema>>)]
-    documents: Option<Many<Document>>,
-    /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
-    #[serde(alias = "truncation")]
-    truncate: Option<bool>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    #[serde(alias = "truncation_side")]
-    truncation_direction: Option<Direction>,
-    /// Truncate each prompt or pair to this many tokens, by shortening the document only; -1 is the model's limit.
-    truncate_prompt_tokens: Option<i64>,
-    /// Logits instead of probabilities.
-    raw_scores: Option<bool>,
-    /// False means `raw_scores`.
-    #[serde(alias = "activation")]
-    use_activation: Option<bool>,
-    /// With `texts`: return each text with its score.
-    return_text: Option<bool>,
-    /// Any name is accepted, because there is one model; the response repeats it.
-    model: Option<String>,
-    /// Number of best documents to return, at least 1. Default: all.
-    #[serde(alias = "top_k")]
-    top_n: Option<usize>,
-    /// With `documents`: return each document with its score.
-    return_documents: Option<bool>,
-    /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
-    #[serde(alias = "instruct")]
-    instruction: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// A query and the documents to rank, with the fields of all clients.
+    ///
+    /// The list decides the form of the response: `texts` for TEI's, `documents` for all other clients.
+    pub(crate) struct RerankBody: model {
+        query: String,
+        /// For TEI's bare list.
+        #[schema(value_type = Option<Vec<String>>)]
+        texts: Option<Many<String>>,
+        /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
+        #[schema(value_type = Option<Vec<DocumentSchema>>)]
+        documents: Option<Many<Document>>,
+        /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
+        #[serde(alias = "truncation")]
+        truncate: Option<bool>,
+        /// Side to truncate. Default: the tokenizer config's side, usually `right`.
+        #[serde(alias = "truncation_side")]
+        truncation_direction: Option<Direction>,
+        /// Truncate each prompt or pair to this many tokens, by shortening the document only; -1 is the model's limit.
+        truncate_prompt_tokens: Option<i64>,
+        /// Logits instead of probabilities.
+        raw_scores: Option<bool>,
+        /// False means `raw_scores`.
+        #[serde(alias = "activation")]
+        use_activation: Option<bool>,
+        /// With `texts`: return each text with its score.
+        return_text: Option<bool>,
+        /// Number of best documents to return, at least 1. Default: all.
+        #[serde(alias = "top_k")]
+        top_n: Option<usize>,
+        /// With `documents`: return each document with its score.
+        return_documents: Option<bool>,
+        /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
+        #[serde(alias = "instruct")]
+        instruction: Option<String>,
+    }
 }
 
 /// A string or an object with `text`.
@@ -293,18 +290,16 @@ fn scored<T>(ranked: &Ranked, document: Option<T>) -> DocumentScore<T> {
 /// Scores the texts and ranks the best `top_n`.
 async fn score(
     app: &Call,
-    body: RerankBody,
+    mut body: RerankBody,
     documents: Many<String>,
     field: &'static str,
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
-    let RerankBody {
-        query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, priority, ..
-    } = body;
+    let shared = body.encode_fields();
+    let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
     check_top_n(top_n)?;
     heed_instruction(instruction.as_ref(), app)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
-    let encode =
-        EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, priority, ..Default::default() };
+    let encode = EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, ..shared };
     let encode = encode.for_field(field, app)?;
     let request = ScoreRequest {
         queries: vec![query],

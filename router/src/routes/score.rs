@@ -6,44 +6,36 @@ use crate::state::call::Call;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
-use crate::wire::encode_fields::{Direction, EncodeFields};
+use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::Texts;
 use crate::wire::pieces::JsonText;
+use crate::wire::request_body::request_body;
 use crate::wire::schema::TextsSchema;
 use crate::wire::usage::UsageBody;
 use prefold_core::{LogitActivation, ScoreRequest};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Pairs to score: one query with each document, or queries and documents with equal indices.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct ScoreBody {
-    /// Also `text_1` or `data_1`.
-    #[schema(value_type = TextsSchema)]
-    #[serde(alias = "text_1", alias = "data_1", alias = "query")]
-    queries: Texts,
-    /// Also `items`, `text_2` or `data_2`.
-    #[schema(value_type = TextsSchema)]
-    #[serde(alias = "text_2", alias = "data_2", alias = "items")]
-    documents: Texts,
-    /// Any name is accepted, because there is one model; the response repeats it.
-    model: Option<String>,
-    /// False: logits instead of probabilities.
-    #[serde(alias = "activation")]
-    use_activation: Option<bool>,
-    /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
-    #[serde(alias = "truncation")]
-    truncate: Option<bool>,
-    /// Truncate each pair to this many tokens; -1 is the model's limit.
-    truncate_prompt_tokens: Option<i64>,
-    /// Side to truncate. Default: the tokenizer config's side, usually `right`.
-    truncation_side: Option<Direction>,
-    /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
-    #[serde(alias = "instruct")]
-    instruction: Option<String>,
-    /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
-    /// Default: 0.
-    priority: Option<i64>,
+request_body! {
+    /// Pairs to score: one query with each document, or queries and documents with equal indices.
+    pub(crate) struct ScoreBody: model, truncation_side {
+        /// Also `text_1` or `data_1`.
+        #[schema(value_type = TextsSchema)]
+        #[serde(alias = "text_1", alias = "data_1", alias = "query")]
+        queries: Texts,
+        /// Also `items`, `text_2` or `data_2`.
+        #[schema(value_type = TextsSchema)]
+        #[serde(alias = "text_2", alias = "data_2", alias = "items")]
+        documents: Texts,
+        /// False: logits instead of probabilities.
+        #[serde(alias = "activation")]
+        use_activation: Option<bool>,
+        /// Truncate each pair to this many tokens; -1 is the model's limit.
+        truncate_prompt_tokens: Option<i64>,
+        /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
+        #[serde(alias = "instruct")]
+        instruction: Option<String>,
+    }
 }
 
 /// A list of scores.
@@ -77,16 +69,10 @@ struct PairScore {
     post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
-pub(crate) async fn score(app: Call, Json(body): Json<ScoreBody>) -> Result {
+pub(crate) async fn score(app: Call, Json(mut body): Json<ScoreBody>) -> Result {
     heed_instruction(body.instruction.as_ref(), &app)?;
     let model = app.names.answered(body.model.as_deref())?.to_owned();
-    let encode = EncodeFields {
-        truncate: body.truncate,
-        truncate_prompt_tokens: body.truncate_prompt_tokens,
-        truncation_direction: body.truncation_side,
-        priority: body.priority,
-        ..Default::default()
-    };
+    let encode = EncodeFields { truncate_prompt_tokens: body.truncate_prompt_tokens, ..body.encode_fields() };
     let encode = encode.for_field("documents", &app)?;
     let request = ScoreRequest {
         queries: body.queries.0.into_vec(),

@@ -15,6 +15,7 @@ mod parsed_size;
 pub(crate) mod pieces;
 pub(crate) mod prompt;
 pub(crate) mod ranking;
+pub(crate) mod request_body;
 pub(crate) mod schema;
 pub(crate) mod usage;
 pub(crate) mod vectors;

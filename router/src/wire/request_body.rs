@@ -1,0 +1,70 @@
+//! Fields that several requests have, each declared once.
+
+/// Declares a request's body: its own fields, the groups of shared fields after its name, and `priority`. The method
+/// `encode_fields` takes the shared fields out. Not by serde's `flatten`, which would copy the whole body first.
+macro_rules! request_body {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident: $($group:ident),+ { $($own:tt)* }) => {
+        request_body! { @[$($group)+] $name body {$(#[$meta])* $vis struct $name} {$($own)*} {} }
+    };
+    // Truncation, as named by TEI.
+    (@[truncation $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} {$($encode:tt)*}) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
+            truncate: Option<bool>,
+            /// Side to truncate. Default: the tokenizer config's side, usually `right`.
+            truncation_direction: Option<$crate::wire::encode_fields::Direction>,
+        } { $($encode)* truncate: $body.truncate, truncation_direction: $body.truncation_direction, } }
+    };
+    // Truncation, as named by vLLM.
+    (@[truncation_side $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} {$($encode:tt)*}) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Truncate inputs that are too long instead of rejecting them. Default: `--auto-truncate`.
+            #[serde(alias = "truncation")]
+            truncate: Option<bool>,
+            /// Side to truncate. Default: the tokenizer config's side, usually `right`.
+            truncation_side: Option<$crate::wire::encode_fields::Direction>,
+        } { $($encode)* truncate: $body.truncate, truncation_direction: $body.truncation_side, } }
+    };
+    (@[prompt $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} {$($encode:tt)*}) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
+            prompt_name: Option<String>,
+            /// Prompt to put before each text, instead of one of the model's prompts.
+            prompt: Option<String>,
+            /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
+            input_type: Option<$crate::wire::prompt::InputType>,
+            /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
+            /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
+            task: Option<String>,
+        } { $($encode)* prompt: $crate::wire::prompt::PromptFields {
+            prompt_name: $body.prompt_name.take(),
+            prompt: $body.prompt.take(),
+            input_type: $body.input_type,
+            task: $body.task.take(),
+        }, } }
+    };
+    (@[model $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} $encode:tt) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Any name is accepted, because there is one model; the response repeats it.
+            model: Option<String>,
+        } $encode }
+    };
+    (@[] $name:ident $body:ident {$($head:tt)*} {$($fields:tt)*} {$($encode:tt)*}) => {
+        #[derive(Debug, Deserialize, ToSchema)]
+        $($head)* { $($fields)*
+            /// Priority among the requests of the same API key; lower goes first. The header `x-vllm-priority` overrides it.
+            /// Default: 0.
+            priority: Option<i64>,
+        }
+
+        impl $name {
+            /// The shared fields, for encoding.
+            fn encode_fields(&mut self) -> $crate::wire::encode_fields::EncodeFields {
+                let $body = self;
+                $crate::wire::encode_fields::EncodeFields { $($encode)* priority: $body.priority, ..Default::default() }
+            }
+        }
+    };
+}
+
+pub(crate) use request_body;
