@@ -20,6 +20,8 @@ mod schedule;
 mod shown;
 #[cfg(test)]
 mod test_support;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tokenizer_limits;
 pub mod trace;
 mod yield_point;

@@ -4,32 +4,19 @@ use crate::state::{App, HttpConfig, ModelNames};
 use crate::telemetry::metrics;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
+use prefold_core::testing::{self, FakeBackend, Fate};
 use prefold_core::{
-    Backend, BackendError, Batch, Capabilities, Classify, Embed, Engine, EngineConfig, LoadedModel, ModelBackend,
-    ModelInfo, Output, Pooling, PrefixBackend, Prompts, RadixPlan, RerankRecipe, StartError, TaskProfile, Wanted,
-    YieldPoint,
+    Capabilities, Classify, Embed, Engine, EngineConfig, InputMemory, LoadedModel, ModelInfo, Prompts, StartError,
+    TaskProfile,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tokenizers::Tokenizer;
 use tower::ServiceExt;
 
 /// Width of the fake embeddings.
 pub(crate) const DIM: usize = 8;
-
-/// Behaviour of the backend.
-#[derive(Clone)]
-pub(crate) enum Mode {
-    Answer,
-    Fail,
-    /// The device fails permanently.
-    Lose,
-    Panic,
-    /// Answers when the gate is open.
-    Gate(Arc<Gate>),
-}
 
 /// Holds the backend back.
 #[derive(Default)]
@@ -58,76 +45,9 @@ impl Gate {
     }
 }
 
-struct Fake {
-    info: ModelInfo,
-    mode: Mode,
-}
-
-impl Backend for Fake {
-    fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
-        match &self.mode {
-            Mode::Answer => {}
-            Mode::Fail => return Err(BackendError::Compute("the fake was told to fail".to_owned())),
-            Mode::Lose => return Err(BackendError::DeviceLost("the fake was told to lose its device".to_owned())),
-            Mode::Panic => panic!("the fake was told to panic"),
-            Mode::Gate(gate) => gate.pass(),
-        }
-        let sequences = batch.wanted.iter().enumerate();
-        let ids = |b: usize| &batch.ragged.input_ids()[batch.ragged.rows(b)];
-        let output = |(b, &wanted): (usize, &Wanted)| match (self.answer(ids(b), wanted), batch.ragged.tasks()[b].0) {
-            (Output::Embedding(mut vector), task @ 1..) => {
-                vector[0] += 100.0 * f32::from(task);
-                Output::Embedding(vector)
-            }
-            (output, _) => output,
-        };
-        Ok(sequences.map(output).collect())
-    }
-}
-
-impl PrefixBackend for Fake {
-    fn forward_compact(
-        &mut self,
-        batch: &Batch,
-        _: &RadixPlan,
-        yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
-        self.forward(batch, yields)
-    }
-}
-
-impl Fake {
-    fn answer(&self, ids: &[u32], wanted: Wanted) -> Output {
-        match wanted {
-            Wanted::Tokens => {
-                Output::Tokens { data: (1..=ids.len()).flat_map(|end| vector(&ids[..end])).collect(), dim: DIM }
-            }
-            Wanted::Embedding => Output::Embedding(vector(ids)),
-            Wanted::Logits => Output::Logits(match &self.info.capabilities.classify {
-                Some(classify) => vector(ids)[..classify.labels.len()].to_vec(),
-                // Small, so that different logits are different probabilities.
-                None => vec![0.5, vector(ids)[0].sin()],
-            }),
-        }
-    }
-}
-
-/// A vector that depends on every token.
-fn vector(ids: &[u32]) -> Vec<f32> {
-    let value = |i: u32| ids.iter().map(|id| ((id * (i + 3)) % 17) as f32 - 7.5).sum::<f32>() / 4.0;
-    (0..DIM as u32).map(value).collect()
-}
-
 pub(crate) fn embedding() -> Capabilities {
     let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), ..Prompts::default() };
-    Capabilities::embedding(
-        Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], prompts, ..Embed::default() },
-        256,
-    )
+    Capabilities::embedding(Embed { prompts, ..testing::embed(DIM) }, 256)
 }
 
 /// A model with an adapter for each of two tasks.
@@ -145,7 +65,7 @@ pub(crate) fn adapted() -> Capabilities {
 }
 
 pub(crate) fn reranker() -> Capabilities {
-    Capabilities::prompted_reranker(RerankRecipe::builtin(RerankRecipe::QWEN3).unwrap().template, 256)
+    Capabilities::prompted_reranker(testing::qwen3_template(), 256)
 }
 
 pub(crate) fn classifier(labels: &[&str]) -> Capabilities {
@@ -156,7 +76,9 @@ pub(crate) fn classifier(labels: &[&str]) -> Capabilities {
 /// Settings of an app; change them before [`build`](Self::build).
 pub(crate) struct Setup {
     pub(crate) capabilities: Capabilities,
-    pub(crate) mode: Mode,
+    pub(crate) fate: Fate,
+    /// Answers when the gate is open.
+    pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) engine: EngineConfig,
     pub(crate) http: HttpConfig,
 }
@@ -165,16 +87,9 @@ impl Setup {
     pub(crate) fn new(capabilities: Capabilities) -> Self {
         Self {
             capabilities,
-            mode: Mode::Answer,
-            engine: EngineConfig {
-                max_batch_tokens: 4096,
-                max_concurrent_requests: 64,
-                max_client_batch_size: 32,
-                tokenization_workers: 1,
-                // The fake backend fails or waits as a test says.
-                warmup_tokens: 0,
-                ..EngineConfig::default()
-            },
+            fate: Fate::Answer,
+            gate: None,
+            engine: EngineConfig { max_batch_tokens: 4096, tokenization_workers: 1, ..testing::config() },
             http: HttpConfig { payload_limit: 100_000, ..HttpConfig::default() },
         }
     }
@@ -185,31 +100,15 @@ impl Setup {
 
     /// The app, unless its settings are refused.
     pub(crate) fn try_build(self) -> Result<App, StartError> {
-        let (capabilities, mode) = (self.capabilities.clone(), self.mode.clone());
-        let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/qwen3-tiny/tokenizer.json");
-        let info = ModelInfo {
-            model_type: "fake".to_owned(),
-            capabilities: Arc::new(capabilities),
-            vocab_size: 1024,
-            token_types: 0,
-            dtype: "float32",
-            dtype_reason: "for tests".to_owned(),
-            kernels: "none".to_owned(),
-            kernels_reason: "for tests".to_owned(),
-            int8: None,
-            input_memory: prefold_core::InputMemory { token: 1000, block_token: 10, block_tokens: 100 },
-            further_parts: vec![],
-            device: "cpu".to_owned(),
-            attention: "ragged",
-        };
-        let tokenizer = Tokenizer::from_file(tokenizer).unwrap();
-        self.try_over(LoadedModel {
-            backend: ModelBackend::Prefix(Box::new(Fake { info, mode })),
-            interrupting: None,
-            replicas: Vec::new(),
-            tokenizer,
-            further_tokenizers: vec![],
-        })
+        let input_memory = InputMemory { token: 1000, block_token: 10, block_tokens: 100 };
+        let max_input_length = self.capabilities.max_input_length;
+        let info = testing::info(self.capabilities.clone(), max_input_length);
+        let (fate, gate) = (self.fate, self.gate.clone());
+        let backend = FakeBackend::scripted(ModelInfo { vocab_size: 1024, input_memory, ..info }, move |_, _, _| {
+            gate.iter().for_each(|gate| gate.pass());
+            Ok(fate)
+        });
+        self.try_over(testing::model(backend, testing::tokenizer("qwen3-tiny")))
     }
 
     /// The app over a loaded model in place of the fake one.

@@ -1,18 +1,19 @@
 //! The layers over a fake backend: errors and their bodies, limits, keys, origins, headers.
 
 use crate::state::api_keys::Keys;
-use crate::testing::{Gate, Got, Mode, Setup, classifier, embedding, get, post, reranker, send};
+use crate::testing::{Gate, Got, Setup, classifier, embedding, get, post, reranker, send};
 use axum::body::Body;
 use axum::http::{Request, header};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use prefold_core::testing::Fate;
 use prefold_core::{Account, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 #[tokio::test]
 async fn a_failing_backend_is_424_and_unhealthy() {
-    for mode in [Mode::Fail, Mode::Panic] {
-        let app = Setup { mode, ..Setup::new(embedding()) }.build();
+    for fate in [Fate::Fail, Fate::Panic] {
+        let app = Setup { fate, ..Setup::new(embedding()) }.build();
         let got = post(&app, "/embed", json!({ "inputs": "a" })).await;
         assert_eq!(got.status, 424, "{}", got.body);
         assert_eq!(got.json()["error_type"], "Backend");
@@ -132,7 +133,7 @@ async fn too_large_a_body_is_413_as_json() {
 #[tokio::test]
 async fn overload_is_429_and_says_when_to_come_back() {
     let gate = Arc::new(Gate::default());
-    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    let mut setup = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
     setup.engine.max_concurrent_requests = 1;
     let app = setup.build();
     let first = tokio::spawn({
@@ -325,7 +326,7 @@ async fn a_handlers_panic_is_500_as_json() {
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_place() {
     let gate = Arc::new(Gate::default());
-    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    let mut setup = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
     setup.engine.max_concurrent_requests = 1;
     let app = setup.build();
     let leaving = tokio::spawn({

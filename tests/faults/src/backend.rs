@@ -121,45 +121,18 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefold_core::{Capabilities, Embed, Pooling, RaggedBatch, Uninterrupted, Wanted};
+    use prefold_core::testing::{FakeBackend, embed, info};
+    use prefold_core::{Capabilities, RaggedBatch, Uninterrupted, Wanted};
     use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::Arc;
 
     const DIM: usize = 3;
 
-    /// Returns each sequence's first token.
-    struct Sound(ModelInfo);
-
-    impl Backend for Sound {
-        fn info(&self) -> &ModelInfo {
-            &self.0
-        }
-
-        fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
-            let first = |b| batch.ragged.input_ids()[batch.ragged.rows(b).start] as f32;
-            Ok((0..batch.ragged.num_sequences()).map(|b| Output::Embedding(vec![first(b); DIM])).collect())
-        }
-    }
-
-    fn faulty(source: &str) -> FaultyBackend<Sound> {
-        let embed = Embed { dim: DIM, token_dim: DIM, pooling: vec![Pooling::LastToken], ..Embed::default() };
-        let info = ModelInfo {
-            model_type: "sound".to_owned(),
-            capabilities: Arc::new(Capabilities::embedding(embed, 10)),
-            vocab_size: 100,
-            token_types: 0,
-            dtype: "float32",
-            dtype_reason: "for tests".to_owned(),
-            kernels: "none".to_owned(),
-            kernels_reason: "for tests".to_owned(),
-            int8: None,
-            input_memory: prefold_core::InputMemory::default(),
-            further_parts: vec![],
-            device: "cpu".to_owned(),
-            attention: "ragged",
-        };
-        FaultyBackend::new(Box::new(Sound(info)), Source::parse(source).unwrap())
+    /// Over a backend that returns each sequence's first token.
+    fn faulty(source: &str) -> FaultyBackend<FakeBackend> {
+        let sound = FakeBackend::new(info(Capabilities::embedding(embed(DIM), 10), 10));
+        let sound = sound.with_values(|ids, dim| vec![ids[0] as f32; dim]);
+        FaultyBackend::new(Box::new(sound), Source::parse(source).unwrap())
     }
 
     fn batch() -> Batch {

@@ -1,91 +1,25 @@
 //! Engine with a fake backend that returns made-up values.
 
-use prefold_core::{
-    Backend, BackendError, Batch, Capabilities, Engine, EngineConfig, LoadedModel, ModelBackend, ModelInfo, Output,
-    PrefixBackend, RadixPlan, Wanted, YieldPoint,
-};
-use std::sync::Arc;
-use tokenizers::Tokenizer;
+use prefold_core::testing::{self, FakeBackend};
+use prefold_core::{Capabilities, Engine, EngineConfig, ModelInfo};
 
 /// Width of the vectors.
 pub(crate) const DIM: usize = 8;
 
 /// Engine for a model with these capabilities, with the tokenizer of a reference checkpoint.
 pub(crate) fn engine(capabilities: Capabilities) -> Engine {
-    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/qwen3-tiny/tokenizer.json");
-    let info = ModelInfo {
-        model_type: "fake".to_owned(),
-        capabilities: Arc::new(capabilities),
-        vocab_size: 1024,
-        token_types: 0,
-        dtype: "float32",
-        dtype_reason: "for tests".to_owned(),
-        kernels: "none".to_owned(),
-        kernels_reason: "for tests".to_owned(),
-        int8: None,
-        input_memory: prefold_core::InputMemory::default(),
-        further_parts: vec![],
-        device: "cpu".to_owned(),
-        attention: "ragged",
-    };
-    let model = LoadedModel {
-        backend: ModelBackend::Prefix(Box::new(Fake(info))),
-        interrupting: None,
-        replicas: Vec::new(),
-        tokenizer: Tokenizer::from_file(tokenizer).expect("the fixture is whole"),
-        further_tokenizers: vec![],
-    };
+    let max_input_length = capabilities.max_input_length;
+    let info = ModelInfo { vocab_size: 1024, ..testing::info(capabilities, max_input_length) };
+    let backend = FakeBackend::new(info).with_values(values);
     let config = EngineConfig {
         max_batch_tokens: 1024,
         max_concurrent_requests: 8,
         max_client_batch_size: 8,
         tokenization_workers: 1,
-        warmup_tokens: 0,
-        ..EngineConfig::default()
+        ..testing::config()
     };
-    Engine::new(model, config).expect("the configuration fits the model")
-}
-
-struct Fake(ModelInfo);
-
-impl Backend for Fake {
-    fn info(&self) -> &ModelInfo {
-        &self.0
-    }
-
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
-        let sequences = (0..batch.ragged.num_sequences()).map(|b| &batch.ragged.input_ids()[batch.ragged.rows(b)]);
-        Ok(sequences.zip(&batch.wanted).map(|(ids, &wanted)| self.answer(ids, wanted)).collect())
-    }
-}
-
-impl PrefixBackend for Fake {
-    fn forward_compact(
-        &mut self,
-        batch: &Batch,
-        _: &RadixPlan,
-        yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
-        self.forward(batch, yields)
-    }
-}
-
-impl Fake {
-    fn answer(&self, ids: &[u32], wanted: Wanted) -> Output {
-        match wanted {
-            Wanted::Tokens => {
-                let of_tokens = self.0.capabilities.classify_tokens.as_ref();
-                let dim = of_tokens.map_or(DIM, |classify| classify.labels.len());
-                let data = (1..=ids.len()).flat_map(|end| values(&ids[..end], dim)).collect();
-                Output::Tokens { data, dim }
-            }
-            Wanted::Embedding => Output::Embedding(values(ids, DIM)),
-            Wanted::Logits => {
-                let num_labels = self.0.capabilities.classify.as_ref().map(|classify| classify.labels.len());
-                Output::Logits(values(ids, num_labels.unwrap_or(2)))
-            }
-        }
-    }
+    Engine::new(testing::model(backend, testing::tokenizer("qwen3-tiny")), config)
+        .expect("the configuration fits the model")
 }
 
 /// Finite values that depend on all tokens: ordinary values, zeros, the maximum and the minimum.

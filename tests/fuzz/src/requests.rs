@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use half::{bf16, f16};
-use prefold_core::{Capabilities, Classify, Embed, Pooling, Prompts, RerankRecipe};
+use prefold_core::testing;
+use prefold_core::{Capabilities, Classify, Embed, Prompts};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,22 +96,14 @@ fn server() -> &'static Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let _entered = runtime.enter();
         let prompts = Prompts { by_name: [("query".to_owned(), "Query: ".to_owned())].into(), ..Prompts::default() };
-        let recipe = RerankRecipe::builtin(RerankRecipe::QWEN3).expect("it comes along");
         let classifier = |labels: usize| {
             let labels = (0..labels).map(|label| format!("label {label}")).collect();
             Capabilities::classifier(Classify::of_labels(labels, prompts.clone()), MAX_INPUT_LENGTH)
         };
-        let embed = Embed {
-            dim: DIM,
-            token_dim: DIM,
-            truncate_dim: None,
-            pooling: vec![Pooling::LastToken],
-            prompts: prompts.clone(),
-            ..Embed::default()
-        };
+        let embed = Embed { prompts: prompts.clone(), ..testing::embed(DIM) };
         let models: [Capabilities; KINDS] = [
             Capabilities::embedding(embed, MAX_INPUT_LENGTH),
-            Capabilities::prompted_reranker(recipe.template, MAX_INPUT_LENGTH),
+            Capabilities::prompted_reranker(testing::qwen3_template(), MAX_INPUT_LENGTH),
             classifier(1),
             classifier(3),
             Capabilities::token_classifier(["O", "B-X", "I-X"].map(str::to_owned).to_vec(), MAX_INPUT_LENGTH),

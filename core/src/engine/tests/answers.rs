@@ -103,9 +103,10 @@ async fn the_models_own_modules_normalize_and_then_vectors_are_cut() {
         embed.normalizes = true;
     }
     let engine = engine(capabilities, config());
-    let whole = fake_values(&[7, 8, 9], DIM);
-    let norm = whole.iter().map(|value| value * value).sum::<f32>().sqrt();
-    for (task, norm) in [(None, norm), (Some("document"), norm), (Some("query"), 1.0)] {
+    for (task, number, normalizes) in [(None, 0.0, true), (Some("document"), 2.0, true), (Some("query"), 1.0, false)] {
+        let mut whole = fake_values(&[7, 8, 9], DIM);
+        whole[0] += number;
+        let norm = if normalizes { whole.iter().map(|value| value * value).sum::<f32>().sqrt() } else { 1.0 };
         let encode = EncodeOptions { task: task.map(str::to_owned), ..encode("inputs") };
         let options = EmbedOptions { encode, normalize: None, dimensions: Some(2) };
         let found = engine.embed(vec![list(&[7, 8, 9])], options).await.unwrap().results;

@@ -281,7 +281,7 @@ async fn a_failed_batch_fails_alone_and_counts() {
     type Expected = fn(&BackendError) -> bool;
     let fates: [(Fate, Expected); 4] = [
         (Fate::Fail, |error| matches!(error, BackendError::Compute(_))),
-        (Fate::Panic, |error| matches!(error, BackendError::Panic(text) if text.contains("the test said so"))),
+        (Fate::Panic, |error| matches!(error, BackendError::Panic(text) if text.contains("told to panic"))),
         (Fate::TooFew, |error| matches!(error, BackendError::Contract(_))),
         (Fate::WrongForm, |error| matches!(error, BackendError::Contract(_))),
     ];

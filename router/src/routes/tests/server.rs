@@ -1,10 +1,11 @@
 //! Tokenization, `/info`, health, docs and metrics.
 
 use crate::state::api_keys::Keys;
-use crate::testing::{DIM, Gate, Mode, Setup, ask, classifier, embedding, get, post, reranker, send};
+use crate::testing::{DIM, Gate, Setup, ask, classifier, embedding, get, post, reranker, send};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use prefold_core::Capabilities;
+use prefold_core::testing::Fate;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,14 +134,14 @@ async fn readiness_has_a_reason() {
     let ready = get(&app, "/ready").await;
     assert_eq!((ready.status.as_u16(), ready.json()), (200, json!({ "status": "ready", "model": "fake" })));
 
-    let failing = Setup { mode: Mode::Fail, ..Setup::new(embedding()) }.build();
+    let failing = Setup { fate: Fate::Fail, ..Setup::new(embedding()) }.build();
     assert_eq!(get(&failing, "/ready").await.status, 200, "nothing has failed yet");
     post(&failing, "/embed", json!({ "inputs": "a" })).await;
     let got = get(&failing, "/ready").await;
     assert!(got.status == 503 && got.body.contains("told to fail"), "{}", got.body);
 
     let gate = Arc::new(Gate::default());
-    let mut stuck = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    let mut stuck = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
     stuck.http.stall_timeout = Duration::from_millis(50);
     let stuck = stuck.build();
     let request = tokio::spawn({

@@ -5,7 +5,8 @@ use super::{Signals, Stopped, serve};
 use crate::server::connections::ConnectionLimits;
 use crate::server::listening::Listener;
 use crate::state::App;
-use crate::testing::{Gate, Mode, Setup, embedding, get};
+use crate::testing::{Gate, Setup, embedding, get};
+use prefold_core::testing::Fate;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ async fn start(timeout: Duration) -> Running {
 /// A server with the settings that `change` makes of the usual ones.
 async fn start_with(change: impl FnOnce(&mut Setup, &mut ServingConfig)) -> Running {
     let gate = Arc::new(Gate::default());
-    let mut setup = Setup { mode: Mode::Gate(Arc::clone(&gate)), ..Setup::new(embedding()) };
+    let mut setup = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
     let mut config = ServingConfig {
         connections: ConnectionLimits { connections: 100, client_timeout: LONG },
         exit_on_stuck: false,
@@ -173,7 +174,7 @@ async fn a_forward_pass_that_never_ends_ends_the_server_when_it_should() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_device_is_told_and_ends_the_server() {
-    let running = start_with(|setup, _| setup.mode = Mode::Lose).await;
+    let running = start_with(|setup, _| (setup.gate, setup.fate) = (None, Fate::Lose)).await;
     assert!(get(&running.app, "/health").await.status.is_success());
     let told = join(request(running.address)).await;
     assert!(told.starts_with("HTTP/1.1 503") && told.contains("the device has failed"), "{told}");
