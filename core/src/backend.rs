@@ -2,6 +2,7 @@
 
 use crate::capabilities::Capabilities;
 use crate::error::BackendError;
+use crate::outputs::{Output, Outputs, Rows};
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
 use crate::plan::tokens::{TaskId, TokenSlice};
@@ -201,12 +202,17 @@ pub struct TooLarge {
 pub struct Batch {
     /// The sequences, one after another.
     pub ragged: RaggedBatch,
-    /// Form of each sequence's answer, one for each.
-    pub wanted: Vec<Wanted>,
+    /// Outputs that each sequence asks for.
+    pub wanted: Vec<Outputs>,
 }
 
 impl Batch {
-    pub(crate) fn push(&mut self, tokens: TokenSlice<'_>, wanted: Wanted) -> Result<(), RaggedBatchError> {
+    /// True if an output needs the final states of all tokens.
+    pub fn needs_all_tokens(&self) -> bool {
+        self.wanted.iter().any(|wanted| wanted.kinds().any(|kind| kind.spec().rows == Rows::Token))
+    }
+
+    pub(crate) fn push(&mut self, tokens: TokenSlice<'_>, wanted: Outputs) -> Result<(), RaggedBatchError> {
         self.ragged.push(tokens)?;
         self.wanted.push(wanted);
         Ok(())
@@ -217,44 +223,6 @@ impl Batch {
         ragged.clear();
         wanted.clear();
     }
-}
-
-/// Form of a sequence's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wanted {
-    /// One pooled vector.
-    Embedding,
-    /// The logits of a score head.
-    Logits,
-    /// The final hidden state of every token; for a token classifier, the logits of every token.
-    Tokens,
-}
-
-impl Wanted {
-    /// The output of a model's head.
-    pub fn pooled(capabilities: &Capabilities) -> Self {
-        match (&capabilities.embed, &capabilities.classify_tokens) {
-            (Some(_), _) => Self::Embedding,
-            (None, Some(_)) => Self::Tokens,
-            (None, None) => Self::Logits,
-        }
-    }
-}
-
-/// The answer for one sequence. Nothing is normalised or activated yet.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// `[dim]`, pooled, after the model's dense layers if it has any.
-    Embedding(Vec<f32>),
-    /// `[tokens, dim]` row by row.
-    Tokens {
-        /// The rows, flat.
-        data: Vec<f32>,
-        /// Values in a row.
-        dim: usize,
-    },
-    /// `[num_labels]` for a classifier, `[no, yes]` for a yes/no reranker.
-    Logits(Vec<f32>),
 }
 
 /// Effect of int8 on each linear layer of a model.

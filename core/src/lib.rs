@@ -12,6 +12,7 @@ mod error;
 mod execute;
 mod flow;
 pub mod metrics;
+mod outputs;
 mod plan;
 mod postprocess;
 mod request;
@@ -28,8 +29,8 @@ mod yield_point;
 
 pub use admission::quota::{Quota, Share};
 pub use backend::{
-    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, Interrupting, ModelBackend, ModelInfo, Output,
-    PrefixBackend, Replica, SubModelMap, TokenLimits, TooLarge, Wanted,
+    Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, Interrupting, ModelBackend, ModelInfo,
+    PrefixBackend, Replica, SubModelMap, TokenLimits, TooLarge,
 };
 pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,
@@ -42,6 +43,7 @@ pub use engine::loaded_model::LoadedModel;
 pub use engine::pauses::{Pauses, drop_aside};
 pub use error::{BackendError, Error, FairPart, Resource};
 pub use flow::{Account, Priority};
+pub use outputs::{Output, OutputKind, Outputs, Values};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};
 pub use plan::tokens::{LengthMismatch, Scope, TaskId, TokenSlice, Tokens};

@@ -1,8 +1,8 @@
 //! Answers of the engine and their cost.
 
 use crate::admission::quota::Share;
-use crate::backend::Output;
 use crate::error::BackendError;
+use crate::outputs::{Output, OutputKind, Values};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,10 +109,10 @@ impl TokenLogits {
         tokens: Vec<TextToken>,
         kept: &[bool],
         labels: usize,
-        output: Output,
+        mut output: Output,
     ) -> Result<Self, BackendError> {
-        match output {
-            Output::Tokens { data, dim } if dim == labels && data.len() == kept.len() * dim => {
+        match output.take(OutputKind::Tokens) {
+            Some(Values { data, dim }) if dim == labels && data.len() == kept.len() * dim => {
                 let rows = (0..).zip(kept).filter_map(|(row, &kept)| kept.then_some(row)).collect();
                 Ok(Self { text, tokens, rows, logits: data, labels })
             }

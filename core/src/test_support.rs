@@ -1,9 +1,10 @@
 //! Support for this crate's tests: capabilities, values of the reference checkpoints, and a bidirectional backend.
 
-use crate::backend::{Backend, Batch, ModelInfo, Output, Wanted};
+use crate::backend::{Backend, Batch, ModelInfo};
 use crate::capabilities::{Capabilities, Classify, Prompts, TaskProfile};
 use crate::config::EngineConfig;
 use crate::error::BackendError;
+use crate::outputs::{Output, Outputs};
 use crate::plan::tokens::Tokens;
 use crate::request::EncodeLimits;
 pub(crate) use crate::testing::*;
@@ -69,7 +70,7 @@ impl Bidirectional {
         (Self { info, ran: Arc::clone(&ran) }, ran)
     }
 
-    pub(crate) fn answer(tokens: &Tokens, wanted: Wanted) -> Output {
+    pub(crate) fn answer(tokens: &Tokens, wanted: Outputs) -> Output {
         let mut batch = Batch::default();
         batch.push(tokens.as_slice(), wanted).expect("a sequence");
         Self::output(&batch, 0)

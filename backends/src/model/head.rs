@@ -10,7 +10,7 @@ use crate::formats::Weights;
 use crate::formats::gguf::{CLASS_ROWS, ClassRows};
 use crate::ops::{self, Linear, Norm, Pool, Store, Target, Vector, Yields, block_rows};
 use candle_core::{Device, Result, Tensor};
-use prefold_core::{Batch, Output, Pooling, TaskId, Wanted};
+use prefold_core::{Batch, Output, OutputKind, Outputs, Pooling, TaskId, Values};
 use prefold_kernels::{Dtype, PackedMatrix};
 
 /// Layers from the pooled state of a sequence to its answer, computed in `f32` on the host.
@@ -103,18 +103,23 @@ impl Head {
         let dim = hidden.dim(1)?;
         let width = answers.dim(1)?;
         let mut outputs = |answers: &[f32], hidden: &[f32]| {
-            let output = |(b, wanted): (usize, &Wanted)| match wanted {
-                Wanted::Tokens => {
-                    let rows = layout.sequence_rows(b).map(|row| &hidden[row * dim..][..dim]);
-                    Ok(Output::Tokens { data: copy(rows, dim, yields)?, dim })
-                }
-                Wanted::Embedding => Ok(Output::Embedding(answers[b * width..][..width].to_vec())),
-                Wanted::Logits => Ok(Output::Logits(answers[b * width..][..width].to_vec())),
+            let mut values = |b: usize, kind| -> Result<_> {
+                let values = match kind {
+                    OutputKind::Tokens => {
+                        let rows = layout.sequence_rows(b).map(|row| &hidden[row * dim..][..dim]);
+                        Values { data: copy(rows, dim, yields)?, dim }
+                    }
+                    OutputKind::Embedding | OutputKind::Logits => {
+                        Values { data: answers[b * width..][..width].to_vec(), dim: width }
+                    }
+                };
+                Ok((kind, values))
             };
+            let output = |(b, wanted): (usize, &Outputs)| wanted.kinds().map(|kind| values(b, kind)).collect();
             batch.wanted.iter().enumerate().map(output).collect()
         };
         ops::on_host(&answers, |answers| {
-            if batch.wanted.contains(&Wanted::Tokens) {
+            if batch.needs_all_tokens() {
                 ops::on_host(&hidden, |hidden| outputs(answers, hidden))?
             } else {
                 outputs(answers, &[])

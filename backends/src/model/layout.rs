@@ -15,7 +15,7 @@ use crate::config::{LearnedPositions, MaskConfig};
 use crate::ops::{IndexPack, Indices, Pages, Pool, Slot, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
-use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, TaskId, Wanted};
+use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, TaskId};
 use prefold_kernels::{QkvLayout, QuerySpan};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -313,7 +313,7 @@ impl RowMap {
 
     /// The pooled rows of the sequences, in the order of rows; `None` if all rows are needed.
     fn output_spans(&self, batch: &Batch, pooling: &[Pooling], rows: usize) -> Option<Vec<QuerySpan>> {
-        if !pooling.iter().copied().all(pooling::is_single) || batch.wanted.contains(&Wanted::Tokens) {
+        if !pooling.iter().copied().all(pooling::is_single) || batch.needs_all_tokens() {
             return None;
         }
         let spans = self.sequences().flat_map(|(path, len)| {

@@ -5,7 +5,7 @@
 //! time of loading.
 
 use super::transformer::Transformer;
-use prefold_core::{Batch, Int8Report, RaggedBatch, TokenSlice, Wanted};
+use prefold_core::{Batch, Int8Report, Outputs, RaggedBatch, TokenSlice};
 use tokenizers::Tokenizer;
 
 /// Maximum relative error of a product for a layer to stay in int8. Layers of prefold-mini have up to 0.04, of SmolLM2-135M up to 0.08,
@@ -47,7 +47,7 @@ pub(super) fn calibration_batch(tokenizer: &Tokenizer, vocab_size: usize, max_to
             continue;
         }
         if batch.ragged.push(TokenSlice::from(ids.as_slice())).is_ok() {
-            batch.wanted.push(Wanted::Tokens);
+            batch.wanted.push(Outputs::TOKENS);
         }
     }
     batch

@@ -41,7 +41,7 @@ fn two_hundred_random_batches_agree_with_compaction_on_and_off() {
                     assert_close(&what, &normalized(on), &normalized(off), 1e-5);
                 }
             }
-            let plan = batch(&sequences, Compaction::On { multiple: 1 }, prefold_core::Wanted::Embedding).1.unwrap();
+            let plan = batch(&sequences, Compaction::On { multiple: 1 }, prefold_core::Outputs::EMBEDDING).1.unwrap();
             shared += usize::from(plan.unique_tokens() < plan.total_tokens());
         }
         assert!(shared > 150, "{name}: only {shared} of 200 batches shared anything");

@@ -9,7 +9,7 @@ use crate::support::encoders::*;
 use crate::support::*;
 use candle_core::{D, DType, Device, Result, Tensor};
 use prefold_backends::LoadOptions;
-use prefold_core::{Output, Tokens, Wanted};
+use prefold_core::{Outputs, Tokens};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -428,17 +428,17 @@ fn check(shape: &Shape, texts: &[Text]) {
         Plain { shape, weights: typed }
     };
     let (exact, rounded) = (plain(DType::F64), plain(DType::F32));
-    let wanted = if shape.labels.is_some() { Wanted::Logits } else { Wanted::Tokens };
+    let wanted = if shape.labels.is_some() { Outputs::LOGITS } else { Outputs::TOKENS };
     let tokens = |text: &Text| Tokens::new(text.ids.clone()).with_token_types(text.types.clone()).unwrap();
     let outputs = forward(&mut model, &texts.iter().map(tokens).collect::<Vec<_>>(), wanted);
     for (text, output) in texts.iter().zip(outputs) {
-        let (Output::Tokens { data: found, .. } | Output::Logits(found) | Output::Embedding(found)) = output;
+        let found = &output.all().next().unwrap().data;
         let [expected, rounded] = [&exact, &rounded].map(|plain| plain.forward(text).unwrap());
         let rounding = expected.iter().zip(&rounded).fold(0.0f64, |most, (a, b)| most.max((a - b).abs()));
         let expected: Vec<f32> = expected.into_iter().map(|value| value as f32).collect();
         let largest = expected.iter().fold(1.0f32, |most, value| most.max(value.abs()));
         let tolerance = 2e-4 * largest + 8.0 * rounding as f32;
-        assert_close(&format!("{shape:?}, {} tokens", text.ids.len()), &found, &expected, tolerance);
+        assert_close(&format!("{shape:?}, {} tokens", text.ids.len()), found, &expected, tolerance);
     }
 }
 

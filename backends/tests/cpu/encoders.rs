@@ -7,7 +7,7 @@ use crate::support::encoders::*;
 use crate::support::*;
 use candle_core::{DType, Device, Tensor};
 use prefold_backends::{Dtype, LoadOptions};
-use prefold_core::{Folding, Output, Pooling, Rerank, TaskId, Tokens, Wanted};
+use prefold_core::{Folding, OutputKind, Outputs, Pooling, Rerank, TaskId, Tokens, Values};
 use prefold_kernels::ThreadPool;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -41,8 +41,8 @@ fn token_states() {
         let mut model = load(&options(fixture(name)));
         let with_states = cases(&expected, "cases").iter().filter(|case| case["token_states"].is_array());
         for case in with_states {
-            let outputs = forward(&mut model, &[tokens(case)], Wanted::Tokens);
-            let Output::Tokens { data, dim } = &outputs[0] else { panic!("asked for tokens") };
+            let outputs = forward(&mut model, &[tokens(case)], Outputs::TOKENS);
+            let Values { data, dim } = outputs[0].get(OutputKind::Tokens).unwrap();
             let states = case["token_states"].as_array().unwrap();
             assert_eq!(data.len(), states.len() * dim);
             for (found, state) in data.chunks(*dim).zip(states) {
@@ -383,8 +383,8 @@ fn a_head_has_the_activation_and_the_bias_that_its_config_names() {
             candle_core::safetensors::save(&weights, directory.path().join("model.safetensors")).unwrap();
         }
         let mut model = load(&options(directory.path().to_owned()));
-        let states = forward(&mut model, std::slice::from_ref(&text), Wanted::Tokens);
-        let [Output::Tokens { data, dim }] = &states[..] else { panic!("not the states of tokens") };
+        let states = forward(&mut model, std::slice::from_ref(&text), Outputs::TOKENS);
+        let Values { data, dim } = states[0].get(OutputKind::Tokens).unwrap();
         let mean = |column| data.iter().skip(column).step_by(*dim).map(|&x| f64::from(x)).sum::<f64>();
         let pooled: Vec<f64> = (0..*dim).map(|column| mean(column) / text.len() as f64).collect();
         let expected = modernbert_head(&weights, &pooled, activation);

@@ -5,7 +5,7 @@
 
 use crate::support::*;
 use prefold_backends::LoadOptions;
-use prefold_core::{Output, Rerank, Task, Wanted};
+use prefold_core::{OutputKind, Outputs, Rerank, Task, Values};
 use serde_json::Value;
 
 fn check_embedding(what: &str, found: &[f32], case: &Value, pooling: &str) {
@@ -51,10 +51,10 @@ fn token_states_end_with_the_last_token_s() {
     let sequences: Vec<_> = cases.iter().map(ids).collect();
     let mut model = load(&options(fixture("qwen3-tiny")));
     for compaction in COMPACTIONS {
-        let (batch, plan) = batch(&sequences, compaction, Wanted::Tokens);
+        let (batch, plan) = batch(&sequences, compaction, Outputs::TOKENS);
         let outputs = model.backend.forward(&batch, plan.as_ref()).unwrap();
         for ((output, case), sequence) in outputs.iter().zip(cases).zip(&sequences) {
-            let Output::Tokens { data, dim } = output else { panic!("asked for tokens") };
+            let Values { data, dim } = output.get(OutputKind::Tokens).unwrap();
             assert_eq!(data.len(), sequence.len() * dim);
             let what = format!("{}, {compaction:?}", case["name"]);
             check_embedding(&what, &data[data.len() - dim..], case, "last");
@@ -69,16 +69,17 @@ fn a_batch_may_want_different_things() {
     let cases = &cases(&expected, "cases")[..4];
     let sequences: Vec<_> = cases.iter().map(ids).collect();
     let mut model = load(&options(fixture("qwen3-tiny")));
-    let (mut batch, plan) = batch(&sequences, Compaction::On { multiple: 1 }, Wanted::Embedding);
-    batch.wanted[1] = Wanted::Tokens;
+    let (mut batch, plan) = batch(&sequences, Compaction::On { multiple: 1 }, Outputs::EMBEDDING);
+    batch.wanted[1] = Outputs::TOKENS;
+    batch.wanted[2] = Outputs::EMBEDDING.and(Outputs::TOKENS);
     let outputs = model.backend.forward(&batch, plan.as_ref()).unwrap();
     for (i, output) in outputs.iter().enumerate() {
-        match output {
-            Output::Embedding(found) => check_embedding("pooled", found, &cases[i], "last"),
-            Output::Tokens { data, dim } => check_embedding("tokens", &data[data.len() - dim..], &cases[i], "last"),
-            Output::Logits(_) => panic!("not a classifier"),
+        for kind in [OutputKind::Embedding, OutputKind::Logits, OutputKind::Tokens] {
+            assert_eq!(output.get(kind).is_some(), batch.wanted[i].contains(kind));
         }
-        assert_eq!(matches!(output, Output::Tokens { .. }), i == 1);
+        for Values { data, dim } in output.all() {
+            check_embedding("the last row", &data[data.len() - dim..], &cases[i], "last");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::support::interruptions::{Case, Preempting, at, count};
 use crate::support::*;
 use prefold_backends::{AttentionMode, Dtype, LoadOptions, in_smallest_parts};
 use prefold_core::{
-    BackendError, Batch, Interrupting, ModelBackend, RaggedBatch, Stopped, TaskId, Tokens, Wanted, YieldPoint,
+    BackendError, Batch, Interrupting, ModelBackend, Outputs, RaggedBatch, Stopped, TaskId, Tokens, YieldPoint,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -166,7 +166,7 @@ fn times_of_parts_are_without_what_ran_at_yield_points() {
     for adapter in 0..3 {
         ragged.push(Tokens::new([1_u32, 2, 3]).with_task(TaskId(adapter)).as_slice()).unwrap();
     }
-    let batch = Batch { wanted: vec![Wanted::Embedding; ragged.num_sequences()], ragged };
+    let batch = Batch { wanted: vec![Outputs::EMBEDDING; ragged.num_sequences()], ragged };
     let mut yields = Pausing::default();
     let start = Instant::now();
     backend.forward_yielding(&batch, None, &mut yields).unwrap();

@@ -1,7 +1,7 @@
 //! Encoders: their fixtures, and batches of tokens with types.
 
 use super::*;
-use prefold_core::{TaskId, Tokens};
+use prefold_core::{Output, TaskId, Tokens};
 
 pub const EMBEDDERS: [&str; 24] = [
     "bert-mean-tiny",
@@ -87,7 +87,7 @@ pub fn tokens(case: &Value) -> Tokens {
     }
 }
 
-pub fn forward(model: &mut LoadedModel, sequences: &[Tokens], wanted: Wanted) -> Vec<Output> {
+pub fn forward(model: &mut LoadedModel, sequences: &[Tokens], wanted: Outputs) -> Vec<Output> {
     let mut ragged = RaggedBatch::default();
     sequences.iter().for_each(|tokens| ragged.push(tokens.as_slice()).unwrap());
     let batch = Batch { wanted: vec![wanted; sequences.len()], ragged };
@@ -95,14 +95,8 @@ pub fn forward(model: &mut LoadedModel, sequences: &[Tokens], wanted: Wanted) ->
 }
 
 pub fn values(model: &mut LoadedModel, sequences: &[Tokens]) -> Vec<Vec<f32>> {
-    let wanted = Wanted::pooled(&model.backend.info().capabilities);
-    let outputs = forward(model, sequences, wanted).into_iter();
-    let values = outputs.map(|output| match output {
-        Output::Embedding(values) | Output::Logits(values) => values,
-        // A token classifier.
-        Output::Tokens { data, .. } => data,
-    });
-    values.collect()
+    let wanted = Outputs::of_head(&model.backend.info().capabilities);
+    forward(model, sequences, wanted).iter().map(|output| output.all().next().unwrap().data.clone()).collect()
 }
 
 /// Calls `check` with each case's values, computed alone and with all others.

@@ -1,8 +1,8 @@
 //! Passes that are interrupted at their yield points, and batches to run there.
 
 use prefold_core::{
-    BackendError, Batch, Folding, ModelBackend, ModelInfo, Output, RadixPlan, RaggedBatch, Stopped, TaskId, Tokens,
-    Wanted, YieldPoint,
+    BackendError, Batch, Folding, ModelBackend, ModelInfo, Output, Outputs, RadixPlan, RaggedBatch, Stopped, TaskId,
+    Tokens, YieldPoint,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -26,7 +26,7 @@ impl Case {
             ragged.push(tokens.as_slice()).unwrap();
             last = ragged.input_ids()[ragged.rows(ragged.num_sequences() - 1)].to_vec();
         }
-        let wanted = Wanted::pooled(&backend.info().capabilities);
+        let wanted = Outputs::of_head(&backend.info().capabilities);
         let plan = (backend.folding() == Folding::Prefix && rng.random()).then(|| RadixPlan::new(&ragged, 1));
         let mut case =
             Self { batch: Batch { wanted: vec![wanted; ragged.num_sequences()], ragged }, plan, expected: vec![] };
@@ -62,11 +62,7 @@ fn sequence(info: &ModelInfo, rng: &mut StdRng, last: &[u32]) -> Tokens {
 }
 
 fn bits(output: Output) -> Vec<u32> {
-    match output {
-        Output::Embedding(values) | Output::Logits(values) | Output::Tokens { data: values, .. } => {
-            values.iter().map(|value| value.to_bits()).collect()
-        }
-    }
+    output.all().flat_map(|values| &values.data).map(|value| value.to_bits()).collect()
 }
 
 /// At some yield points a batch runs on the first of `others`, which the rest of them interrupt.

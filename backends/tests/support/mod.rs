@@ -6,7 +6,7 @@ pub mod encoders;
 pub mod interruptions;
 
 use prefold_backends::{AttentionMode, DeviceChoice, Dtype, LoadOptions, ModelSource};
-use prefold_core::{Batch, LoadedModel, ModelBackend, Output, Pooling, RadixPlan, RaggedBatch, Wanted};
+use prefold_core::{Batch, LoadedModel, ModelBackend, Outputs, Pooling, RadixPlan, RaggedBatch};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -90,7 +90,7 @@ pub fn floats(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
 }
 
-pub fn batch(sequences: &[Vec<u32>], compaction: Compaction, wanted: Wanted) -> (Batch, Option<RadixPlan>) {
+pub fn batch(sequences: &[Vec<u32>], compaction: Compaction, wanted: Outputs) -> (Batch, Option<RadixPlan>) {
     let ragged = RaggedBatch::from_sequences(sequences).unwrap();
     let plan = match compaction {
         Compaction::Off => None,
@@ -100,17 +100,11 @@ pub fn batch(sequences: &[Vec<u32>], compaction: Compaction, wanted: Wanted) -> 
 }
 
 pub fn run(backend: &mut ModelBackend, sequences: &[Vec<u32>], compaction: Compaction) -> Vec<Vec<f32>> {
-    let wanted = Wanted::pooled(&backend.info().capabilities);
+    let wanted = Outputs::of_head(&backend.info().capabilities);
     let (batch, plan) = batch(sequences, compaction, wanted);
     let outputs = backend.forward(&batch, plan.as_ref()).unwrap();
     assert_eq!(outputs.len(), sequences.len());
-    outputs
-        .into_iter()
-        .map(|output| match output {
-            Output::Embedding(values) | Output::Logits(values) => values,
-            Output::Tokens { .. } => panic!("asked for pooled outputs"),
-        })
-        .collect()
+    outputs.iter().map(|output| output.all().next().unwrap().data.clone()).collect()
 }
 
 /// Every way to compute the same sequences: each alone, and all in one batch.

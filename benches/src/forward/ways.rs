@@ -5,7 +5,9 @@ use super::gaps::{self, Gaps};
 use crate::report::{Times, rounds};
 use anyhow::{Context, Result, bail, ensure};
 use prefold_backends::{AttentionMode, DeviceChoice, LoadOptions, ModelSource, load_in_modes, take_profile};
-use prefold_core::{Batch, Folding, ModelBackend, Output, RadixPlan, RaggedBatch, Uninterrupted, Wanted, YieldPoint};
+use prefold_core::{
+    Batch, Folding, ModelBackend, Output, OutputKind, Outputs, RadixPlan, RaggedBatch, Uninterrupted, YieldPoint,
+};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ pub(super) struct Case {
 impl Case {
     pub(super) fn new(ragged: RaggedBatch) -> Self {
         let plan = RadixPlan::new(&ragged, 1);
-        Self { batch: Batch { wanted: vec![Wanted::Embedding; ragged.num_sequences()], ragged }, plan }
+        Self { batch: Batch { wanted: vec![Outputs::EMBEDDING; ragged.num_sequences()], ragged }, plan }
     }
 }
 
@@ -125,11 +127,9 @@ impl Model {
     }
 }
 
-fn vector(output: Output) -> Result<Vec<f32>> {
-    match output {
-        Output::Embedding(vector) => Ok(vector),
-        Output::Tokens { .. } | Output::Logits(_) => bail!("the model does not pool"),
-    }
+fn vector(mut output: Output) -> Result<Vec<f32>> {
+    let Some(values) = output.take(OutputKind::Embedding) else { bail!("the model does not pool") };
+    Ok(values.data)
 }
 
 /// Prints the share of each operation in a pass.

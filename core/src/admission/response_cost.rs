@@ -4,9 +4,9 @@
 //! response are in memory before its first byte is sent; its text is written piece by piece.
 
 use super::quota::Share;
-use crate::backend::Wanted;
 use crate::capabilities::Capabilities;
 use crate::error::Error;
+use crate::outputs::{OutputKind, Outputs, Rows, Spec};
 use std::sync::Arc;
 
 /// Maximum values of vectors or logits in one response.
@@ -24,82 +24,74 @@ const LABEL_BYTES: usize = 12;
 
 /// Limits of one response from the served model.
 #[derive(Debug)]
-pub(crate) struct ResponseLimits {
-    embedding: Size,
-    logits: Size,
-    tokens: Size,
-}
+pub(crate) struct ResponseLimits(Vec<Size>);
 
+/// Size of an output in a response.
 #[derive(Debug, Clone, Copy)]
 struct Size {
+    kind: OutputKind,
     /// Number of values of one vector.
     dim: usize,
-    /// Owner of a vector in messages: input or token.
-    owner: &'static str,
     /// Maximum values in one response.
     limit: usize,
     /// Bytes for writing it, independent of the number of its vectors.
     writing: usize,
+    /// Values of the response so far.
+    values: usize,
 }
 
 /// Cost of one response as far as known.
 #[derive(Debug)]
 pub(crate) struct ResponseCost {
-    size: Size,
-    values: usize,
+    sizes: Vec<Size>,
     share: Arc<Share>,
 }
 
 impl ResponseLimits {
     /// Limits for a model whose longest input has `longest` tokens.
     pub(crate) fn new(capabilities: &Capabilities, longest: usize) -> Self {
-        let Capabilities { embed, classify, classify_tokens, .. } = capabilities;
-        let num_token_labels = classify_tokens.as_ref().map_or(0, |classify| classify.labels.len());
-        let (dim, token_dim) = embed.as_ref().map_or((0, num_token_labels), |embed| (embed.dim, embed.token_dim));
-        // A reranker's prompt has at most two logits.
-        let num_logits = classify.as_ref().map_or(2, |classify| classify.labels.len());
-        let longest = longest.saturating_mul(token_dim);
-        let [of_labels, of_token_labels] = [num_logits, num_token_labels].map(|labels| labels * LABEL_BYTES);
-        Self {
-            embedding: Size { dim, owner: "input", limit: MAX_POOLED, writing: 0 },
-            logits: Size { dim: num_logits, owner: "input", limit: MAX_POOLED, writing: of_labels },
-            tokens: Size {
-                dim: token_dim,
-                owner: "token",
-                limit: MAX_OF_TOKENS.max(longest),
-                writing: of_token_labels,
-            },
-        }
+        let size = |kind: OutputKind| {
+            let Spec { rows, dim, labels, .. } = kind.spec();
+            let dim = dim(capabilities);
+            let limit = match rows {
+                Rows::Sequence => MAX_POOLED,
+                Rows::Token => MAX_OF_TOKENS.max(longest.saturating_mul(dim)),
+            };
+            Size { kind, dim, limit, writing: labels(capabilities) * LABEL_BYTES, values: 0 }
+        };
+        Self(OutputKind::ALL.map(size).to_vec())
     }
 
-    /// Cost of an empty response, to be counted in `share`.
-    pub(crate) fn cost(&self, wanted: Wanted, share: Arc<Share>) -> ResponseCost {
-        let size = match wanted {
-            Wanted::Embedding => self.embedding,
-            Wanted::Logits => self.logits,
-            Wanted::Tokens => self.tokens,
-        };
-        ResponseCost { size, values: 0, share }
+    /// Cost of an empty response with these outputs, to be counted in `share`.
+    pub(crate) fn cost(&self, wanted: Outputs, share: Arc<Share>) -> ResponseCost {
+        let sizes = self.0.iter().copied().filter(|size| wanted.contains(size.kind));
+        ResponseCost { sizes: sizes.collect(), share }
     }
 }
 
 impl ResponseCost {
-    /// Adds the vectors of more inputs, or tokens.
+    /// Adds the vectors of more inputs, or tokens, in the outputs with such rows.
     ///
     /// # Errors
     /// [`Error::Validation`] beyond the limit of a request, [`Error::Overloaded`] while others hold the limit.
-    pub(crate) fn grow(&mut self, vectors: usize, field: &'static str) -> Result<(), Error> {
-        let Size { dim, owner, limit, writing } = self.size;
-        let writing = if self.values == 0 { writing } else { 0 };
-        let values = self.values.saturating_add(vectors.saturating_mul(dim));
-        if values > limit {
-            let problem = format!(
-                "asks for {values} values or more, {dim} for each {owner}; the limit is {limit} in a request, split it"
-            );
-            return Err(Error::invalid(field, problem));
+    pub(crate) fn grow(&mut self, rows: Rows, vectors: usize, field: &'static str) -> Result<(), Error> {
+        for Size { dim, limit, writing, values, .. } in
+            self.sizes.iter_mut().filter(|size| size.kind.spec().rows == rows)
+        {
+            let writing = if *values == 0 { *writing } else { 0 };
+            let all = values.saturating_add(vectors.saturating_mul(*dim));
+            if all > *limit {
+                let problem = format!(
+                    "asks for {all} values or more, {dim} for each {}; the limit is {limit} in a request, split it",
+                    rows.owner()
+                );
+                return Err(Error::invalid(field, problem));
+            }
+            *values = all;
+            self.share
+                .grow(vectors.saturating_mul(*dim * size_of::<f32>() + VECTOR_OVERHEAD).saturating_add(writing))?;
         }
-        self.values = values;
-        self.share.grow(vectors.saturating_mul(dim * size_of::<f32>() + VECTOR_OVERHEAD).saturating_add(writing))
+        Ok(())
     }
 
     /// Share that holds the response's bytes.
@@ -121,19 +113,20 @@ mod tests {
 
     #[test]
     fn a_response_has_a_limit_of_values() {
-        for (wanted, limit, owner) in
-            [(Wanted::Embedding, MAX_POOLED, "input"), (Wanted::Tokens, MAX_OF_TOKENS, "token")]
+        for (wanted, rows, limit) in
+            [(Outputs::EMBEDDING, Rows::Sequence, MAX_POOLED), (Outputs::TOKENS, Rows::Token, MAX_OF_TOKENS)]
         {
             let mut cost = ResponseLimits::new(&embedder(), 500).cost(wanted, share(1));
-            cost.grow(limit / DIM - 1, "inputs").unwrap();
-            cost.grow(1, "inputs").unwrap();
-            let error = cost.grow(1, "inputs").unwrap_err();
+            cost.grow(rows, limit / DIM - 1, "inputs").unwrap();
+            cost.grow(rows, 1, "inputs").unwrap();
+            let error = cost.grow(rows, 1, "inputs").unwrap_err();
             let text = format!(
-                "`inputs` asks for {} values or more, {DIM} for each {owner}; the limit is {limit} in a request, split it",
-                limit + DIM
+                "`inputs` asks for {} values or more, {DIM} for each {}; the limit is {limit} in a request, split it",
+                limit + DIM,
+                rows.owner()
             );
             assert!(matches!(error, Error::Validation { .. }) && error.to_string() == text, "{error}");
-            assert!(cost.grow(usize::MAX, "inputs").is_err());
+            assert!(cost.grow(rows, usize::MAX, "inputs").is_err());
             assert_eq!(cost.into_share().held(), limit / DIM * (DIM * 4 + VECTOR_OVERHEAD));
         }
     }
@@ -142,23 +135,23 @@ mod tests {
     fn the_longest_input_fits_and_labels_count() {
         let longest = MAX_OF_TOKENS / DIM + 1;
         let limits = ResponseLimits::new(&embedder(), longest);
-        let mut cost = limits.cost(Wanted::Tokens, share(1));
-        cost.grow(longest, "inputs").unwrap();
-        assert!(cost.grow(1, "inputs").is_err());
-        let mut cost = ResponseLimits::new(&classifier(8), 500).cost(Wanted::Logits, share(1));
-        assert!(cost.grow(MAX_POOLED / 8 + 1, "inputs").is_err());
-        cost.grow(MAX_POOLED / 8, "inputs").unwrap();
+        let mut cost = limits.cost(Outputs::TOKENS, share(1));
+        cost.grow(Rows::Token, longest, "inputs").unwrap();
+        assert!(cost.grow(Rows::Token, 1, "inputs").is_err());
+        let mut cost = ResponseLimits::new(&classifier(8), 500).cost(Outputs::LOGITS, share(1));
+        assert!(cost.grow(Rows::Sequence, MAX_POOLED / 8 + 1, "inputs").is_err());
+        cost.grow(Rows::Sequence, MAX_POOLED / 8, "inputs").unwrap();
     }
 
     #[test]
     fn responses_are_refused_while_other_requests_hold_the_limit() {
         let quota = Quota::new(1000, Resource::BufferedBytes);
         let limits = ResponseLimits::new(&embedder(), 500);
-        let [mut large, mut other] = [(); 2].map(|()| limits.cost(Wanted::Embedding, Arc::new(quota.share())));
-        large.grow(1000, "inputs").unwrap();
-        let error = other.grow(1, "inputs").unwrap_err();
+        let [mut large, mut other] = [(); 2].map(|()| limits.cost(Outputs::EMBEDDING, Arc::new(quota.share())));
+        large.grow(Rows::Sequence, 1000, "inputs").unwrap();
+        let error = other.grow(Rows::Sequence, 1, "inputs").unwrap_err();
         assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000, .. }), "{error}");
         drop(large);
-        other.grow(1, "inputs").unwrap();
+        other.grow(Rows::Sequence, 1, "inputs").unwrap();
     }
 }

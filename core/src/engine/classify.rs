@@ -1,10 +1,10 @@
 //! Classification: the logits of each input.
 
 use super::Engine;
-use crate::backend::Wanted;
 use crate::capabilities::{Classify, Task};
 use crate::error::{BackendError, Error};
 use crate::metrics::{Method, observe};
+use crate::outputs::Outputs;
 use crate::postprocess::logits;
 use crate::request::{EncodeOptions, Input, Place};
 use crate::response::Response;
@@ -21,7 +21,7 @@ impl Engine {
             Box::pin(async {
                 let Classify { labels, .. } = self.capability(Task::Classify, |can| can.classify.as_ref())?;
                 let inputs = self.counted(inputs, options.field)?;
-                let response = self.run(Place::each(inputs, options.field), &options, Wanted::Logits).await?;
+                let response = self.run(Place::each(inputs, options.field), &options, Outputs::LOGITS).await?;
                 let checked = response.try_map(0, |output| {
                     let logits = logits(output)?;
                     if logits.len() == labels.len() {

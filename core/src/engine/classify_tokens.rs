@@ -2,12 +2,12 @@
 
 use super::validate::check_not_empty_texts;
 use super::{Engine, Inner};
-use crate::backend::Wanted;
 use crate::capabilities::{ClassifyTokens, Task};
 use crate::encode::encoders::Encoders;
 use crate::encode::spans::Spans;
 use crate::error::Error;
 use crate::metrics::{self, Method, observe};
+use crate::outputs::Outputs;
 use crate::request::{EncodeOptions, Input, Place};
 use crate::response::{Response, TokenLogits};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Engine {
                 let tokenization = begun.elapsed();
                 let ids = spans.iter().map(|spans| Input::Ids(spans.ids.clone())).collect();
                 // The ids are within the limits already.
-                let response = self.run(Place::each(ids, options.field), &options, Wanted::Tokens).await?;
+                let response = self.run(Place::each(ids, options.field), &options, Outputs::TOKENS).await?;
                 let Response { results, mut usage, mut timings, share } = response;
                 usage.characters = spans.iter().map(|spans| spans.text.chars().count()).sum();
                 usage.truncated_inputs = spans.iter().filter(|spans| spans.is_truncated).count();

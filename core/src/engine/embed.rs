@@ -2,10 +2,10 @@
 
 use super::Engine;
 use super::validate::check_dimensions;
-use crate::backend::Wanted;
 use crate::capabilities::Task;
 use crate::error::Error;
 use crate::metrics::{Method, observe};
+use crate::outputs::Outputs;
 use crate::postprocess::{embedding, normalize, token_vectors};
 use crate::request::{EmbedOptions, EncodeOptions, Input, Place};
 use crate::response::{Response, TokenVectors};
@@ -26,7 +26,7 @@ impl Engine {
                 let kept = check_dimensions(options.dimensions.unwrap_or(embed.default_dim()), dim)?;
                 let inputs = self.counted(inputs, options.encode.field)?;
                 let response =
-                    self.run(Place::each(inputs, options.encode.field), &options.encode, Wanted::Embedding).await?;
+                    self.run(Place::each(inputs, options.encode.field), &options.encode, Outputs::EMBEDDING).await?;
                 let converted = response.try_map(2 * dim, |output| {
                     let mut vector = embedding(output, dim)?;
                     if options.normalize.is_none() && normalizes {
@@ -59,7 +59,7 @@ impl Engine {
             Box::pin(async {
                 self.capability(Task::Embed, |can| can.embed.as_ref())?;
                 let inputs = self.counted(inputs, options.field)?;
-                let response = self.run(Place::each(inputs, options.field), &options, Wanted::Tokens).await?;
+                let response = self.run(Place::each(inputs, options.field), &options, Outputs::TOKENS).await?;
                 response.try_map(0, token_vectors).await
             }),
         )

@@ -21,7 +21,7 @@ use crate::admission::queue_quota::QueueLimits;
 use crate::admission::quota::{Quota, Share};
 use crate::admission::response_cost::ResponseLimits;
 use crate::admission::tokenize_quota::TokenizeQuota;
-use crate::backend::{BatchLimits, Folding, ModelInfo, Replica, TokenLimits, Wanted};
+use crate::backend::{BatchLimits, Folding, ModelInfo, Replica, TokenLimits};
 use crate::capabilities::{Capabilities, Task};
 use crate::config::{EngineConfig, StartError};
 use crate::encode::encoder::Encoder;
@@ -33,6 +33,7 @@ use crate::execute;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
 use crate::flow::{Account, Priority};
+use crate::outputs::Outputs;
 use crate::plan::tokens::Scope;
 use crate::request::{EncodeLimits, Place};
 use crate::schedule::batcher::Compaction;
@@ -228,7 +229,7 @@ impl Engine {
             return Ok(());
         }
         let run = async {
-            let wanted = Wanted::pooled(&self.info().capabilities);
+            let wanted = Outputs::of_head(&self.info().capabilities);
             pipeline.submit_probe(wanted)?.collect().await.map(|_| ())
         };
         probe.shared(run).await

@@ -4,7 +4,6 @@ use super::validate::check_not_empty;
 use super::{Engine, Inner};
 use crate::admission::ahead::Ahead;
 use crate::admission::chunk::chunks;
-use crate::backend::{Output, Wanted};
 use crate::encode::encoder::Encoded;
 use crate::encode::encoders::Encoders;
 use crate::encode::options::{Choices, ResolvedOptions};
@@ -13,6 +12,7 @@ use crate::error::Error;
 use crate::execute::submit::Pending;
 use crate::flow::Flow;
 use crate::metrics;
+use crate::outputs::{Output, Outputs, Rows};
 use crate::plan::tokens::Tokens;
 use crate::request::{EncodeOptions, Input, Place};
 use crate::response::{Response, Timings, Usage};
@@ -33,14 +33,15 @@ impl Engine {
         &self,
         inputs: Vec<(Place, Input)>,
         options: &EncodeOptions,
-        wanted: Wanted,
+        wanted: Outputs,
     ) -> Result<Response<Output>, Error> {
         let Inner { tokenizers, pipeline, config, response_limits, .. } = &*self.inner;
         let arrival = Instant::now();
         let can = &self.info().capabilities;
-        let choices = match wanted {
-            Wanted::Embedding | Wanted::Tokens => Choices::of_embedder(can.embed.as_ref()),
-            Wanted::Logits => Choices::from(can.classify.as_ref().map(|classify| &classify.prompts)),
+        let choices = if wanted.embed() {
+            Choices::of_embedder(can.embed.as_ref())
+        } else {
+            Choices::from(can.classify.as_ref().map(|classify| &classify.prompts))
         };
         let resolved = Arc::new(tokenizers.encoders().resolve(options, choices)?);
         if !config.allow_empty_inputs {
@@ -49,9 +50,7 @@ impl Engine {
         let _request = self.admit()?;
         let share = self.share();
         let mut cost = response_limits.cost(wanted, Arc::clone(&share));
-        if wanted != Wanted::Tokens {
-            cost.grow(inputs.len(), options.field)?;
-        }
+        cost.grow(Rows::Sequence, inputs.len(), options.field)?;
         let flow = Flow { account: self.account, priority: self.priority.or(options.priority).unwrap_or_default() };
         let mut usage = Usage::default();
         let mut tokenization = Duration::ZERO;
@@ -72,9 +71,7 @@ impl Engine {
                 }
                 let encoded = self.encode(inputs.by_ref().take(count).collect(), &resolved, &mut usage).await?;
                 let new = encoded.iter().map(Tokens::len).sum();
-                if wanted == Wanted::Tokens {
-                    cost.grow(new, options.field)?;
-                }
+                cost.grow(Rows::Token, new, options.field)?;
                 tokens += new;
                 ahead.count(tokens);
                 sequences.extend(encoded);

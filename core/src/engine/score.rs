@@ -3,10 +3,10 @@
 use super::Engine;
 use super::pauses::{Pauses, drop_aside};
 use super::validate::{check_pairing, check_queries};
-use crate::backend::Wanted;
 use crate::capabilities::{Rerank, Task};
 use crate::error::{BackendError, Error};
 use crate::metrics::{Method, observe};
+use crate::outputs::Outputs;
 use crate::postprocess::{cosine, embedding, rerank_score};
 use crate::request::{EncodeOptions, Input, Place, ScoreRequest};
 use crate::response::{RerankScore, Response};
@@ -44,7 +44,7 @@ impl Engine {
                 match rerank {
                     Rerank::Cosine => self.score_by_cosine(inputs, num_documents, &options).await,
                     Rerank::Prompt(_) | Rerank::Pair => {
-                        self.run(inputs, &options, Wanted::Logits).await?.try_map(0, rerank_score).await
+                        self.run(inputs, &options, Outputs::LOGITS).await?.try_map(0, rerank_score).await
                     }
                 }
             }),
@@ -61,7 +61,7 @@ impl Engine {
     ) -> Result<Response<RerankScore>, Error> {
         let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
         let (dim, kept) = (embed.dim, embed.default_dim());
-        let response = self.run(inputs, options, Wanted::Embedding).await?;
+        let response = self.run(inputs, options, Outputs::EMBEDDING).await?;
         let vector = |output| {
             let mut vector = embedding(output, dim)?;
             vector.truncate(kept);

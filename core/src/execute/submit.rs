@@ -2,10 +2,10 @@
 
 use super::pipeline::Pipeline;
 use crate::admission::queue_quota::QueueShare;
-use crate::backend::Wanted;
 use crate::error::{BackendError, Error};
 use crate::flow::Flow;
 use crate::metrics;
+use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::schedule::entry::{Answer, Entry, Reply, Ticket};
 use crate::trace::Trace;
@@ -29,7 +29,7 @@ struct Submission {
 }
 
 impl Submission {
-    fn new(sequences: Vec<Tokens>, wanted: Wanted) -> Self {
+    fn new(sequences: Vec<Tokens>, wanted: Outputs) -> Self {
         let trace = Trace::begin();
         let (entries, answers): (Vec<Entry>, _) =
             sequences.into_iter().map(|tokens| Entry::new(tokens, wanted, trace.clone())).unzip();
@@ -46,7 +46,7 @@ impl Pipeline {
     pub(crate) fn submit(
         self: &Arc<Self>,
         sequences: Vec<Tokens>,
-        wanted: Wanted,
+        wanted: Outputs,
         flow: Flow,
     ) -> Result<Pending, Error> {
         let submission = Submission::new(sequences, wanted);
@@ -62,7 +62,7 @@ impl Pipeline {
     pub(crate) async fn submit_in_turn(
         self: &Arc<Self>,
         sequences: Vec<Tokens>,
-        wanted: Wanted,
+        wanted: Outputs,
         flow: Flow,
         follows: Ticket,
     ) -> Result<Pending, Error> {
@@ -76,7 +76,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`Error::ShuttingDown`]
-    pub(crate) fn submit_probe(self: &Arc<Self>, wanted: Wanted) -> Result<Pending, Error> {
+    pub(crate) fn submit_probe(self: &Arc<Self>, wanted: Outputs) -> Result<Pending, Error> {
         let flow = Flow::default();
         let share = self.quota.share_of(flow.account);
         share.force(1, 1);

@@ -5,10 +5,9 @@
 //! compact rows. On a GPU it first runs full batches, which determine the sizes of workspaces and the choice of matrix kernels.
 
 use super::output_checks::is_finite;
-use crate::backend::{
-    Batch, BatchLimits, Folding, Interrupting, ModelBackend, ModelInfo, Output, Replica, TokenLimits, Wanted,
-};
+use crate::backend::{Batch, BatchLimits, Folding, Interrupting, ModelBackend, ModelInfo, Replica, TokenLimits};
 use crate::error::{BackendError, causes_of_not_finite};
+use crate::outputs::{Output, Outputs};
 use crate::plan::radix::RadixPlan;
 use crate::plan::tokens::{TaskId, TokenSlice};
 use crate::schedule::batcher::Compaction;
@@ -135,7 +134,7 @@ impl WarmUp {
     ) -> Result<WarmUpAnswers, BackendError> {
         let mut answers = WarmUpAnswers::default();
         let info = backend.info();
-        let wanted = Wanted::pooled(&info.capabilities);
+        let wanted = Outputs::of_head(&info.capabilities);
         let TokenLimits { vocab_size, max_input_length: longest, .. } = info.first_part();
         for (part, task, limits) in parts(info) {
             let all = batch(&distinct(tokens, limits.max_input_length), limits.vocab_size, task, wanted)?;
@@ -181,7 +180,7 @@ fn parts(info: &ModelInfo) -> Vec<(usize, TaskId, TokenLimits)> {
 }
 
 /// A batch of sequences of arbitrary numbers, used as token ids modulo the vocabulary's size.
-fn batch(sequences: &[Vec<usize>], vocab_size: usize, task: TaskId, wanted: Wanted) -> Result<Batch, BackendError> {
+fn batch(sequences: &[Vec<usize>], vocab_size: usize, task: TaskId, wanted: Outputs) -> Result<Batch, BackendError> {
     let mut batch = Batch::default();
     for sequence in sequences {
         let input_ids: Vec<u32> = sequence.iter().map(|number| (number % vocab_size) as u32).collect();

@@ -4,9 +4,9 @@ pub(crate) mod aggregation;
 mod char_index;
 pub(crate) mod entities;
 
-use crate::backend::Output;
 use crate::capabilities::sigmoid;
 use crate::error::BackendError;
+use crate::outputs::{Output, OutputKind, Values};
 use crate::response::{RerankScore, TokenVectors};
 use std::num::NonZero;
 
@@ -45,27 +45,22 @@ pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> 
     Ok(RerankScore { raw, score: sigmoid(raw) })
 }
 
-pub(crate) fn logits(output: Output) -> Result<Vec<f32>, BackendError> {
-    match output {
-        Output::Logits(logits) => Ok(logits),
-        _ => Err(BackendError::Contract("logits were expected".to_owned())),
-    }
+pub(crate) fn logits(mut output: Output) -> Result<Vec<f32>, BackendError> {
+    let logits = output.take(OutputKind::Logits).map(|values| values.data);
+    logits.ok_or_else(|| BackendError::Contract("logits were expected".to_owned()))
 }
 
 /// A pooled vector of `dim` values.
-pub(crate) fn embedding(output: Output, dim: usize) -> Result<Vec<f32>, BackendError> {
-    match output {
-        Output::Embedding(vector) if vector.len() == dim => Ok(vector),
-        _ => Err(BackendError::Contract(format!("a vector of {dim} values was expected"))),
-    }
+pub(crate) fn embedding(mut output: Output, dim: usize) -> Result<Vec<f32>, BackendError> {
+    let vector = output.take(OutputKind::Embedding).map(|values| values.data).filter(|vector| vector.len() == dim);
+    vector.ok_or_else(|| BackendError::Contract(format!("a vector of {dim} values was expected")))
 }
 
 /// A vector for each token.
-pub(crate) fn token_vectors(output: Output) -> Result<TokenVectors, BackendError> {
-    let of_tokens = match output {
-        Output::Tokens { data, dim } => NonZero::new(dim).map(|dim| TokenVectors::new(data, dim)),
-        Output::Embedding(_) | Output::Logits(_) => None,
-    };
+pub(crate) fn token_vectors(mut output: Output) -> Result<TokenVectors, BackendError> {
+    let of_tokens = output
+        .take(OutputKind::Tokens)
+        .and_then(|Values { data, dim }| NonZero::new(dim).map(|dim| TokenVectors::new(data, dim)));
     of_tokens.ok_or_else(|| BackendError::Contract("one row for each token was expected".to_owned()))
 }
 

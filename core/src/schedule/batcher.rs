@@ -3,8 +3,9 @@
 use super::entry::Entry;
 use super::whole::WholeFolding;
 use super::work::{Work, WorkByPart};
-use crate::backend::{Batch, Folding, Output, SubModelMap};
+use crate::backend::{Batch, Folding, SubModelMap};
 use crate::error::BackendError;
+use crate::outputs::Output;
 use crate::plan::radix::{PlanBuilder, RadixPlan};
 use crate::plan::ragged::causal_pairs;
 use crate::plan::tokens::Tokens;

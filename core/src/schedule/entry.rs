@@ -1,7 +1,7 @@
 //! Entries of the queue and their answers.
 
-use crate::backend::{Output, Wanted};
 use crate::error::BackendError;
+use crate::outputs::{Output, Outputs};
 use crate::plan::tokens::Tokens;
 use crate::trace::Trace;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) ticket: Ticket,
     /// Not empty, every id below the vocabulary's size, no longer than a batch.
     pub(crate) tokens: Tokens,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Outputs,
     pub(crate) enqueued: Instant,
     pub(crate) trace: Trace,
     pub(crate) reply: oneshot::Sender<Reply>,
@@ -28,7 +28,7 @@ pub(crate) type Reply = Result<Answer, BackendError>;
 
 impl Entry {
     /// An entry that is enqueued now, and the receiver of its answer.
-    pub(crate) fn new(tokens: impl Into<Tokens>, wanted: Wanted, trace: Trace) -> (Self, oneshot::Receiver<Reply>) {
+    pub(crate) fn new(tokens: impl Into<Tokens>, wanted: Outputs, trace: Trace) -> (Self, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
         (Self { ticket: 0, tokens: tokens.into(), wanted, enqueued: Instant::now(), trace, reply }, answer)
     }

@@ -15,7 +15,8 @@ use super::entry::Ticket;
 use super::fair_shares::Turn;
 use super::prefix_tree::{Node, NodeId, PrefixTree, ROOT};
 use super::work_counter::count_work;
-use crate::backend::{Folding, Wanted};
+use crate::backend::Folding;
+use crate::outputs::Outputs;
 use crate::plan::tokens::{TokenSlice, Tokens};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -73,7 +74,7 @@ impl PrefixIndex {
     }
 
     /// Inserts an entry with a new `turn`.
-    pub(crate) fn insert(&mut self, turn: Turn, tokens: &Tokens, wanted: Wanted) -> NodeId {
+    pub(crate) fn insert(&mut self, turn: Turn, tokens: &Tokens, wanted: Outputs) -> NodeId {
         let node = match self.folding {
             Folding::Prefix => self.place(tokens.as_slice()),
             Folding::Whole => self.tree.whole(tokens, wanted),

@@ -2,7 +2,7 @@
 
 use super::fair_shares::Turn;
 use super::work_counter::count_work;
-use crate::backend::Wanted;
+use crate::outputs::Outputs;
 use crate::plan::tokens::{Scope, TaskId, TokenKey, TokenSlice, Tokens};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
@@ -20,7 +20,7 @@ pub(crate) struct PrefixTree {
     children: HashMap<(NodeId, Scope, TaskId, TokenKey), NodeId>,
     /// Children of the root if only equal sequences are folded, by all of their tokens and the answer that their
     /// entries want. Then the tree has no other nodes.
-    whole: HashMap<(Tokens, Wanted), NodeId>,
+    whole: HashMap<(Tokens, Outputs), NodeId>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(crate) struct Node {
     /// The children that are not covered and have entries, each with its first entry in turn.
     pub(crate) below: BTreeSet<(Turn, NodeId)>,
     /// Answer that the entries here want, if only equal sequences are folded.
-    whole: Option<Wanted>,
+    whole: Option<Outputs>,
     /// True if the node is on a path of the forming batch.
     pub(crate) covered: bool,
 }
@@ -96,7 +96,7 @@ impl PrefixTree {
     }
 
     /// The node of the entries that have all of these tokens and want the same answer.
-    pub(crate) fn whole(&mut self, tokens: &Tokens, wanted: Wanted) -> NodeId {
+    pub(crate) fn whole(&mut self, tokens: &Tokens, wanted: Outputs) -> NodeId {
         if tokens.is_empty() {
             return ROOT;
         }
@@ -110,7 +110,7 @@ impl PrefixTree {
         leaf
     }
 
-    fn add_child(&mut self, parent: NodeId, tokens: TokenSlice<'_>, whole: Option<Wanted>) -> NodeId {
+    fn add_child(&mut self, parent: NodeId, tokens: TokenSlice<'_>, whole: Option<Outputs>) -> NodeId {
         let depth = self.nodes[parent].depth + tokens.len();
         let leaf = self.add(Node { tokens: tokens.into_owned(), depth, parent, whole, ..Node::default() });
         self.nodes[parent].num_children += 1;

@@ -1,6 +1,7 @@
 //! Folding of a batch's equal entries, which want the same answer: they run once.
 
-use crate::backend::{Batch, Output, Wanted};
+use crate::backend::Batch;
+use crate::outputs::{Output, Outputs};
 use crate::plan::ragged::RaggedBatchError;
 use crate::plan::tokens::{Scope, TokenSlice};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ impl<H: BuildHasher> WholeFolding<H> {
         &mut self,
         batch: &mut Batch,
         tokens: TokenSlice<'_>,
-        wanted: Wanted,
+        wanted: Outputs,
     ) -> Result<(), RaggedBatchError> {
         let mut hash = self.hasher.hash_one((&tokens, wanted));
         let sequence = loop {

@@ -1,8 +1,9 @@
 //! Fake backend that tests control.
 
-use crate::backend::{Backend, Batch, ModelInfo, Output, PrefixBackend, Wanted};
+use crate::backend::{Backend, Batch, ModelInfo, PrefixBackend};
 use crate::capabilities::Capabilities;
 use crate::error::BackendError;
+use crate::outputs::{Output, OutputKind, Outputs, Spec, Values};
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::RaggedBatch;
 use crate::yield_point::YieldPoint;
@@ -138,20 +139,18 @@ impl FakeBackend {
             Fate::Fail => return Err(BackendError::Compute("the fake was told to fail".to_owned())),
             Fate::Lose => return Err(BackendError::DeviceLost("the fake was told to lose its device".to_owned())),
             Fate::Panic => panic!("the fake was told to panic"),
-            Fate::Poison(sequence, value) => match &mut outputs[sequence] {
-                Output::Embedding(data) | Output::Logits(data) | Output::Tokens { data, .. } => data[1] = value,
-            },
+            Fate::Poison(sequence, value) => outputs[sequence].all_mut().for_each(|values| values.data[1] = value),
             Fate::TooFew => drop(outputs.pop()),
-            Fate::WrongForm => outputs.iter_mut().for_each(|output| *output = Output::Tokens { data: vec![], dim: 1 }),
+            Fate::WrongForm => outputs.fill(Output::of(OutputKind::Tokens, vec![], 1)),
         }
         Ok(outputs)
     }
 
-    fn answer(&self, batch: &Batch, b: usize, wanted: Wanted) -> Output {
+    fn answer(&self, batch: &Batch, b: usize, wanted: Outputs) -> Output {
         let ids = &batch.ragged.input_ids()[batch.ragged.rows(b)];
         let mut output = output(&self.info.capabilities, ids.len(), wanted, |end, dim| (self.values)(&ids[..end], dim));
-        if let Output::Embedding(vector) = &mut output {
-            vector[0] += f32::from(batch.ragged.tasks()[b].0);
+        if let Some(Values { data, .. }) = output.get_mut(OutputKind::Embedding) {
+            data[0] += f32::from(batch.ragged.tasks()[b].0);
         }
         output
     }
@@ -178,27 +177,24 @@ impl PrefixBackend for FakeBackend {
     }
 }
 
-/// Output of the wanted form for `len` tokens: `values(end, dim)` are the values for the first `end` tokens.
+/// Wanted outputs for `len` tokens: `values(end, dim)` are the values for the first `end` tokens.
 pub fn output(
     capabilities: &Capabilities,
     len: usize,
-    wanted: Wanted,
+    wanted: Outputs,
     values: impl Fn(usize, usize) -> Vec<f32>,
 ) -> Output {
-    let Capabilities { embed, classify, classify_tokens, .. } = capabilities;
-    let [dim, token_dim] = embed.as_ref().map_or([1; 2], |embed| [embed.dim, embed.token_dim]);
-    match wanted {
-        Wanted::Embedding => Output::Embedding(values(len, dim)),
-        Wanted::Logits => Output::Logits(values(len, classify.as_ref().map_or(2, |classify| classify.labels.len()))),
-        Wanted::Tokens => {
-            let dim = classify_tokens.as_ref().map_or(token_dim, |classify| classify.labels.len());
-            Output::Tokens { data: (1..=len).flat_map(|end| values(end, dim)).collect(), dim }
-        }
-    }
+    let of_kind = |kind: OutputKind| {
+        let Spec { rows, dim, .. } = kind.spec();
+        let dim = dim(capabilities);
+        let ends = len + 1 - rows.count(len)..=len;
+        (kind, Values { data: ends.flat_map(|end| values(end, dim)).collect(), dim })
+    };
+    wanted.kinds().map(of_kind).collect()
 }
 
 /// Output of a fake backend for a sequence without a task.
-pub fn fake_output(capabilities: &Capabilities, ids: &[u32], wanted: Wanted) -> Output {
+pub fn fake_output(capabilities: &Capabilities, ids: &[u32], wanted: Outputs) -> Output {
     output(capabilities, ids.len(), wanted, |end, dim| fake_values(&ids[..end], dim))
 }
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::backend::Output;
+use crate::outputs::Output;
+use crate::outputs::OutputKind;
 use crate::response::TextToken;
 
 /// Tokens of "Jo Smith in New York" as WordPiece makes them, each with the logit 4 of one label.
@@ -21,7 +22,7 @@ fn text(labels: [usize; 6]) -> TokenLogits {
     ];
     let row = |label: usize| (0..5).map(move |i| if i == label { 4.0 } else { 0.0 });
     let logits = labels.into_iter().flat_map(row).collect();
-    let output = Output::Tokens { data: logits, dim: 5 };
+    let output = Output::of(OutputKind::Tokens, logits, 5);
     TokenLogits::new("J\u{f6} Smith in New York".to_owned(), tokens, &[true; 6], 5, output).unwrap()
 }
 
@@ -100,10 +101,10 @@ fn a_word_has_the_label_of_its_surest_token_or_of_the_mean() {
 #[test]
 fn rows_of_special_tokens_are_left_out() {
     let tokens = vec![TextToken { id: 7, token: "a".to_owned(), start: 0, end: 1, continues: false }];
-    let output = || Output::Tokens { data: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], dim: 2 };
+    let output = || Output::of(OutputKind::Tokens, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2);
     let of = |kept: &[bool]| TokenLogits::new("a".to_owned(), tokens.clone(), kept, 2, output());
     assert_eq!(of(&[false, true, false]).unwrap().row(0), [3.0, 4.0]);
     assert!(of(&[false, true, false]).unwrap().row(1).is_empty(), "there is no second token");
     assert!(of(&[false, true]).is_err());
-    assert!(TokenLogits::new(String::new(), vec![], &[], 2, Output::Logits(vec![])).is_err());
+    assert!(TokenLogits::new(String::new(), vec![], &[], 2, Output::of(OutputKind::Logits, vec![], 0)).is_err());
 }

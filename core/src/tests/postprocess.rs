@@ -32,21 +32,21 @@ fn cosine_knows_direction_only() {
 
 #[test]
 fn scores_from_one_logit_or_from_no_and_yes() {
-    let score = |logits: &[f32]| rerank_score(Output::Logits(logits.to_vec()));
+    let score = |logits: &[f32]| rerank_score(Output::of(OutputKind::Logits, logits.to_vec(), logits.len()));
     assert_eq!(score(&[0.0]).unwrap(), RerankScore { raw: 0.0, score: 0.5 });
     let reranked = score(&[1.0, 3.0]).unwrap();
     assert_eq!((reranked.raw, reranked.score), (2.0, sigmoid(2.0)));
     assert!(matches!(score(&[f32::MIN, f32::MAX]), Err(BackendError::NotFinite { .. })), "the difference overflows");
     assert!(matches!(score(&[1.0, 2.0, 3.0]), Err(BackendError::Contract(_))));
-    assert!(matches!(rerank_score(Output::Embedding(vec![1.0])), Err(BackendError::Contract(_))));
+    assert!(matches!(rerank_score(Output::of(OutputKind::Embedding, vec![1.0], 1)), Err(BackendError::Contract(_))));
 }
 
 #[test]
 fn outputs_of_another_form_are_refused() {
-    assert!(embedding(Output::Embedding(vec![1.0; 3]), 4).is_err());
-    assert!(embedding(Output::Logits(vec![1.0; 4]), 4).is_err());
-    assert!(token_vectors(Output::Embedding(vec![1.0; 4])).is_err());
-    assert!(token_vectors(Output::Tokens { data: vec![], dim: 0 }).is_err());
-    let vectors = token_vectors(Output::Tokens { data: vec![1.0, 2.0, 3.0, 4.0], dim: 2 }).unwrap();
+    assert!(embedding(Output::of(OutputKind::Embedding, vec![1.0; 3], 3), 4).is_err());
+    assert!(embedding(Output::of(OutputKind::Logits, vec![1.0; 4], 4), 4).is_err());
+    assert!(token_vectors(Output::of(OutputKind::Embedding, vec![1.0; 4], 4)).is_err());
+    assert!(token_vectors(Output::of(OutputKind::Tokens, vec![], 0)).is_err());
+    let vectors = token_vectors(Output::of(OutputKind::Tokens, vec![1.0, 2.0, 3.0, 4.0], 2)).unwrap();
     assert_eq!(vectors.into_rows().collect::<Vec<_>>(), [[1.0, 2.0], [3.0, 4.0]]);
 }

@@ -37,11 +37,10 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
             return;
         }
         let output = self.rng.random_range(0..outputs.len());
-        let (Output::Embedding(values) | Output::Logits(values) | Output::Tokens { data: values, .. }) =
-            &mut outputs[output];
+        let mut values: Vec<&mut f32> = outputs[output].all_mut().flat_map(|values| &mut values.data).collect();
         if !values.is_empty() {
             let place = self.rng.random_range(0..values.len());
-            values[place] = VALUES[self.rng.random_range(0..VALUES.len())];
+            *values[place] = VALUES[self.rng.random_range(0..VALUES.len())];
         }
     }
 }
@@ -122,7 +121,7 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
 mod tests {
     use super::*;
     use prefold_core::testing::{FakeBackend, embed, info};
-    use prefold_core::{Capabilities, RaggedBatch, Uninterrupted, Wanted};
+    use prefold_core::{Capabilities, OutputKind, Outputs, RaggedBatch, Uninterrupted};
     use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -137,18 +136,13 @@ mod tests {
 
     fn batch() -> Batch {
         let ragged = RaggedBatch::from_sequences(&[vec![1, 2], vec![5], vec![7, 8, 9]]).unwrap();
-        Batch { ragged, wanted: vec![Wanted::Embedding; 3] }
-    }
-
-    fn values(output: &Output) -> &[f32] {
-        let (Output::Embedding(values) | Output::Logits(values) | Output::Tokens { data: values, .. }) = output;
-        values
+        Batch { ragged, wanted: vec![Outputs::EMBEDDING; 3] }
     }
 
     #[test]
     fn without_faults_the_batch_passes() {
         let outputs = faulty("").forward(&batch(), &mut Uninterrupted).unwrap();
-        assert_eq!(outputs, [1.0, 5.0, 7.0].map(|value| Output::Embedding(vec![value; DIM])));
+        assert_eq!(outputs, [1.0, 5.0, 7.0].map(|value| Output::of(OutputKind::Embedding, vec![value; DIM], DIM)));
         assert_eq!(faulty("delay=1,delay-ms=1").forward(&batch(), &mut Uninterrupted).unwrap(), outputs);
     }
 
@@ -170,7 +164,7 @@ mod tests {
             let outputs = backend.forward(&batch(), &mut Uninterrupted).unwrap();
             let wrong: Vec<usize> = (0..3).filter(|&b| outputs[b] != sound[b]).collect();
             let &[b] = wrong.as_slice() else { panic!("{outputs:?}") };
-            assert_eq!(values(&outputs[b]).iter().filter(|value| !value.is_finite()).count(), 1);
+            assert_eq!(outputs[b].all().flat_map(|values| &values.data).filter(|value| !value.is_finite()).count(), 1);
             hit[b] += 1;
         }
         assert!(hit.iter().all(|&hits| hits > 10), "{hit:?}");

@@ -2,7 +2,7 @@
 
 use prefold_backends::{DeviceChoice, LoadError, LoadOptions, ModelSource, model_summary};
 use prefold_core::{
-    Batch, Capabilities, EncodeLimits, EncodeOptions, Input, LoadedModel, RadixPlan, RaggedBatch, TextEncoder, Wanted,
+    Batch, Capabilities, EncodeLimits, EncodeOptions, Input, LoadedModel, Outputs, RadixPlan, RaggedBatch, TextEncoder,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -113,8 +113,8 @@ fn check_model(model: LoadedModel) {
         [0, 1, last].map(|end| (1..longest).chain([end]).map(|id| id.min(last)).collect()).into();
     let ragged = RaggedBatch::from_sequences(&sequences).expect("no sequence is empty");
     let (first, second) = match info.capabilities.embed {
-        Some(_) => (Wanted::Embedding, Wanted::Tokens),
-        None => (Wanted::Logits, Wanted::Logits),
+        Some(_) => (Outputs::EMBEDDING, Outputs::TOKENS),
+        None => (Outputs::LOGITS, Outputs::LOGITS),
     };
     let plan = RadixPlan::new(&ragged, 1);
     let batch = Batch { ragged, wanted: vec![first, second, first] };

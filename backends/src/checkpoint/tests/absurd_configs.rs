@@ -4,7 +4,7 @@ use super::refusals::Change::{Delete, Remove, Set, Write};
 use super::refusals::{Change, check, config};
 use super::{copy_of, edit_tensors, open, options, read_json, write_json};
 use crate::options::ModelSource;
-use prefold_core::{Batch, RaggedBatch, Wanted};
+use prefold_core::{Batch, Outputs, RaggedBatch};
 use serde_json::{Value, json};
 
 /// Loads a changed checkpoint as the server does, with all its tensors, and returns the refusal.
@@ -83,7 +83,7 @@ fn there_are_as_many_positions_as_an_input_may_have_tokens() {
     assert_eq!(longest, 512, "as sentence_bert_config.json says");
     for (length, fits) in [(longest, true), (longest + 1, false)] {
         let ragged = RaggedBatch::from_sequences(&[vec![5; length]]).unwrap();
-        let batch = Batch { ragged, wanted: vec![Wanted::Embedding] };
+        let batch = Batch { ragged, wanted: vec![Outputs::EMBEDDING] };
         assert_eq!(model.backend.forward(&batch, None).is_ok(), fits, "{length}");
     }
     Delete("sentence_bert_config.json").apply(dir.path());

@@ -7,7 +7,7 @@ use crate::load;
 use crate::options::{DeviceChoice, LoadOptions, ModelSource};
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
-use prefold_core::{Batch, Output, RaggedBatch, RerankRecipe, Task, Wanted};
+use prefold_core::{Batch, OutputKind, Outputs, RaggedBatch, RerankRecipe, Task};
 use safetensors::Dtype;
 use serde_json::json;
 use std::path::Path;
@@ -26,11 +26,9 @@ fn logits(path: &Path, recipe: Option<RerankRecipe>) -> Result<Vec<f32>, String>
     };
     let mut model = load(&options).map_err(|error| error.to_string())?;
     let ragged = RaggedBatch::from_sequences(&[vec![5, 6, 7, 8, 9]]).unwrap();
-    let batch = Batch { ragged, wanted: vec![Wanted::Logits] };
-    match model.backend.forward(&batch, None).unwrap().remove(0) {
-        Output::Logits(logits) => Ok(logits),
-        other => panic!("not logits: {other:?}"),
-    }
+    let batch = Batch { ragged, wanted: vec![Outputs::LOGITS] };
+    let mut outputs = model.backend.forward(&batch, None).unwrap();
+    Ok(outputs[0].take(OutputKind::Logits).unwrap().data)
 }
 
 fn written(gguf: &Gguf) -> TempDir {

@@ -7,7 +7,7 @@ use super::{copy_of, edit_tensors, fixture, open, options, read_json, rope, writ
 use crate::config::{MaskConfig, PositionsConfig, RopeScaling, RotaryConfig, TransformerConfig};
 use crate::formats::config_json;
 use crate::options::ModelSource;
-use prefold_core::{Batch, Pooling, RaggedBatch, Wanted};
+use prefold_core::{Batch, Outputs, Pooling, RaggedBatch};
 use serde_json::{Value, json};
 use std::path::Path;
 use tempfile::TempDir;
@@ -172,7 +172,7 @@ fn jinas_reranker_is_xlm_roberta_with_other_names() {
     let logits = |path: &Path| {
         let mut model = crate::load(&options(ModelSource::Path(path.to_owned()))).unwrap();
         let ragged = RaggedBatch::from_sequences(&[vec![0, 17, 90, 33, 2, 2, 41, 5, 2], vec![0, 8, 2]]).unwrap();
-        model.backend.forward(&Batch { ragged, wanted: vec![Wanted::Logits; 2] }, None).unwrap()
+        model.backend.forward(&Batch { ragged, wanted: vec![Outputs::LOGITS; 2] }, None).unwrap()
     };
     assert_eq!(logits(dir.path()), logits(&fixture("xlm-roberta-reranker-tiny")));
     // With rotary positions it is jina-embeddings-v3, which may have adapters.

@@ -1,16 +1,17 @@
 //! A model whose attention looks both ways, with compaction whenever anything is shared.
 
 use super::*;
-use crate::backend::{Batch, Folding, ModelBackend, Output, Wanted};
+use crate::backend::{Batch, Folding, ModelBackend};
 use crate::config::Scheduling;
 use crate::execute;
 use crate::flow::Flow;
+use crate::outputs::Outputs;
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::RaggedBatch;
 use crate::plan::tokens::Tokens;
-use crate::postprocess::token_vectors;
+use crate::postprocess::{embedding, token_vectors};
 use crate::schedule::budget::AttentionRows;
-use crate::test_support::Bidirectional;
+use crate::test_support::{Bidirectional, DIM};
 use std::sync::Mutex;
 
 type Ran = Arc<Mutex<Vec<Vec<u32>>>>;
@@ -43,10 +44,8 @@ fn options() -> EmbedOptions {
 async fn a_common_prefix_is_computed_for_each_and_equal_inputs_once() {
     let (engine, ran) = bidirectional(1.0);
     let response = engine.embed(inputs(), options()).await.unwrap();
-    let answer = |ids: &&[u32]| match Bidirectional::answer(&Tokens::new(ids.to_vec()), Wanted::Embedding) {
-        Output::Embedding(values) => values,
-        other => panic!("{other:?}"),
-    };
+    let answer =
+        |ids: &&[u32]| embedding(Bidirectional::answer(&Tokens::new(ids.to_vec()), Outputs::EMBEDDING), DIM).unwrap();
     assert_eq!(response.results, INPUTS.iter().map(answer).collect::<Vec<_>>());
     assert_eq!(*ran.lock().unwrap(), [INPUTS[0], INPUTS[1], INPUTS[2], INPUTS[4]]);
     let usage = response.usage;
@@ -55,7 +54,7 @@ async fn a_common_prefix_is_computed_for_each_and_equal_inputs_once() {
     ran.lock().unwrap().clear();
     let response = engine.embed_tokens(inputs(), EncodeOptions::new("input")).await.unwrap();
     for (ids, rows) in INPUTS.iter().zip(response.results) {
-        let expected = Bidirectional::answer(&Tokens::new(ids.to_vec()), Wanted::Tokens);
+        let expected = Bidirectional::answer(&Tokens::new(ids.to_vec()), Outputs::TOKENS);
         assert_eq!(rows, token_vectors(expected).unwrap());
     }
     assert_eq!(ran.lock().unwrap().len(), 4);
@@ -92,9 +91,9 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
         execute::spawn(vec![ModelBackend::Whole(Box::new(backend)).into()], config, WarmUp::off(config.compaction))
             .unwrap();
     let answers =
-        pipeline.submit(sequences.to_vec(), Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
+        pipeline.submit(sequences.to_vec(), Outputs::EMBEDDING, Flow::default()).unwrap().collect().await.unwrap();
     for (answer, tokens) in answers.iter().zip(&sequences) {
-        assert_eq!(answer.output, Bidirectional::answer(tokens, Wanted::Embedding));
+        assert_eq!(answer.output, Bidirectional::answer(tokens, Outputs::EMBEDDING));
     }
     assert_eq!((answers[0].batch.total_tokens, answers[0].batch.unique_tokens), (18, 9));
     assert_eq!(answers[0].batch.attention_work_saved, 3 * 9);
@@ -107,11 +106,11 @@ async fn equal_ids_of_different_types_or_positions_are_different_inputs() {
 fn a_plan_does_not_reach_a_backend_that_is_not_causal() {
     let ragged = RaggedBatch::from_sequences(&[[1, 2, 3], [1, 2, 4]]).unwrap();
     let plan = RadixPlan::new(&ragged, 1);
-    let batch = Batch { ragged, wanted: vec![Wanted::Embedding; 2] };
+    let batch = Batch { ragged, wanted: vec![Outputs::EMBEDDING; 2] };
     let (backend, _) = Bidirectional::new(info(embedder(), 1000));
     let mut backend = ModelBackend::Whole(Box::new(backend));
     assert_eq!(backend.folding(), Folding::Whole);
     let expected =
-        [[1, 2, 3], [1, 2, 4]].map(|ids| Bidirectional::answer(&Tokens::new(ids.to_vec()), Wanted::Embedding));
+        [[1, 2, 3], [1, 2, 4]].map(|ids| Bidirectional::answer(&Tokens::new(ids.to_vec()), Outputs::EMBEDDING));
     assert_eq!(backend.forward(&batch, Some(&plan)).unwrap(), expected);
 }

@@ -1,9 +1,9 @@
 //! Limits, chunks, failures, health and shutdown.
 
 use super::*;
-use crate::backend::Wanted;
 use crate::capabilities::Embed;
 use crate::flow::{Flow, Priority};
+use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::response::TextToken;
 use crate::test_support::{DIM, Fate, fake_values, wait_until};
@@ -93,7 +93,7 @@ async fn a_request_of_many_tokens_leaves_room_for_others() {
     for id in 0..10 {
         assert_eq!(control.started().ragged.input_ids(), [id; 4]);
         wait_until("another request may enter", || {
-            engine.inner.pipeline.submit(vec![Tokens::new(vec![99])], Wanted::Embedding, Flow::default()).is_ok()
+            engine.inner.pipeline.submit(vec![Tokens::new(vec![99])], Outputs::EMBEDDING, Flow::default()).is_ok()
         });
         control.release(Fate::Answer);
     }
@@ -350,7 +350,8 @@ async fn shutdown_waits_for_requests_that_are_still_being_encoded() {
         () = std::future::ready(()) => {}
     }
     assert!(matches!(engine.admit(), Err(Error::ShuttingDown)));
-    let pending = engine.inner.pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding, Flow::default()).unwrap();
+    let pending =
+        engine.inner.pipeline.submit(vec![Tokens::new(vec![1])], Outputs::EMBEDDING, Flow::default()).unwrap();
     drop(request);
     shutdown.await;
     assert_eq!(pending.collect().await.unwrap().len(), 1);

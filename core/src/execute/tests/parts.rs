@@ -3,8 +3,9 @@
 use super::tests::{budget, config, stop};
 use super::*;
 use crate::admission::queue_quota::QueueLimits;
-use crate::backend::{Backend, Batch, Folding, ModelBackend, ModelInfo, Output, Wanted};
+use crate::backend::{Backend, Batch, Folding, ModelBackend, ModelInfo};
 use crate::flow::Flow;
+use crate::outputs::{Output, OutputKind, Outputs};
 use crate::plan::tokens::{TaskId, Tokens};
 use crate::schedule::batcher::Compaction;
 use crate::test_support::{DIM, info, tasks};
@@ -34,7 +35,7 @@ impl Backend for TableAndEncoder {
             let rows = batch.ragged.rows(b).len() as u32;
             self.times[usize::from(task.0)] += rows * Duration::from_micros(if *task == TABLE { 1 } else { 1000 });
         }
-        Ok(vec![Output::Embedding(vec![0.0; DIM]); batch.ragged.num_sequences()])
+        Ok(vec![Output::of(OutputKind::Embedding, vec![0.0; DIM], DIM); batch.ragged.num_sequences()])
     }
 
     fn part_times(&self) -> &[Duration] {
@@ -46,7 +47,7 @@ impl Backend for TableAndEncoder {
 async fn batches(pipeline: &Arc<Pipeline>, texts: Vec<(TaskId, usize)>) -> Vec<[usize; 2]> {
     let tokens = |(i, &(task, len)): (usize, &(TaskId, usize))| Tokens::new(vec![i as u32; len]).with_task(task);
     let sequences = texts.iter().enumerate().map(tokens).collect();
-    let answers = pipeline.submit(sequences, Wanted::Embedding, Flow::default()).unwrap().collect().await.unwrap();
+    let answers = pipeline.submit(sequences, Outputs::EMBEDDING, Flow::default()).unwrap().collect().await.unwrap();
     let mut batches = BTreeMap::<u64, [usize; 2]>::new();
     for (answer, (task, len)) in answers.iter().zip(texts) {
         batches.entry(answer.batch.id).or_default()[usize::from(task.0)] += len;

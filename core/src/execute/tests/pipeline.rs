@@ -3,10 +3,11 @@
 use super::submit::Pending;
 use super::*;
 use crate::admission::queue_quota::QueueLimits;
-use crate::backend::{Folding, ModelBackend, SubModelMap, Wanted};
+use crate::backend::{Folding, ModelBackend, SubModelMap};
 use crate::config::Scheduling;
 use crate::error::{BackendError, Error, Resource};
 use crate::flow::{Account, Flow};
+use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget};
@@ -62,7 +63,7 @@ pub(super) fn waiting(pipeline: &Pipeline) -> (Option<usize>, usize) {
 
 pub(super) fn submit(pipeline: &Arc<Pipeline>, sequences: &[&[u32]]) -> Pending {
     pipeline
-        .submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Wanted::Embedding, Flow::default())
+        .submit(sequences.iter().map(|ids| Tokens::new(ids.to_vec())).collect(), Outputs::EMBEDDING, Flow::default())
         .unwrap()
 }
 
@@ -72,7 +73,7 @@ pub(super) fn stop(pipeline: &Pipeline, threads: Vec<JoinHandle<()>>) {
 }
 
 pub(super) fn is_right(answer: &Answer, ids: &[u32]) {
-    assert_eq!(answer.output, fake_output(&embedder(), ids, Wanted::Embedding));
+    assert_eq!(answer.output, fake_output(&embedder(), ids, Outputs::EMBEDDING));
 }
 
 #[tokio::test]
@@ -181,7 +182,7 @@ async fn a_backend_plans_itself_unless_the_planner_does() {
     state.is_forming = true;
     assert!(!state.is_left_to_backend());
     state.drained = true;
-    let (entry, _answer) = Entry::new(vec![3], Wanted::Embedding, Trace::default());
+    let (entry, _answer) = Entry::new(vec![3], Outputs::EMBEDDING, Trace::default());
     state.queue.push(vec![entry], Flow::default(), None);
     drop(state);
     assert!(pipeline.await_batch(0).is_none(), "the planner's batch would be mixed with another");
@@ -196,7 +197,7 @@ async fn a_batch_is_left_to_a_backend_that_waits() {
     let mut state = pipeline.lock();
     state.idle_backends = 1;
     state.slots.insert(Level::Bulk, FormingBatch::new(config.compaction, Buffers::default()));
-    let (entry, _answer) = Entry::new(vec![1], Wanted::Embedding, Trace::default());
+    let (entry, _answer) = Entry::new(vec![1], Outputs::EMBEDDING, Trace::default());
     state.queue.push(vec![entry], Flow::default(), None);
     assert!(state.take_entries(config.compaction).is_none());
     state.idle_backends = 0;
@@ -314,7 +315,7 @@ async fn a_lost_device_fails_whatever_waits_and_comes() {
         assert!(is_lost(&pending.collect().await.map(drop)));
     }
     assert!(control.is_idle(), "nothing is computed any more");
-    let later = pipeline.submit(vec![Tokens::new(vec![5])], Wanted::Embedding, Flow::default());
+    let later = pipeline.submit(vec![Tokens::new(vec![5])], Outputs::EMBEDDING, Flow::default());
     assert!(is_lost(&later.map(drop)));
     assert!(matches!(pipeline.until_device_lost().await, BackendError::DeviceLost(_)));
     stop(&pipeline, threads);
@@ -377,7 +378,7 @@ async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
     control.started();
     pipeline.close();
     assert!(matches!(
-        pipeline.submit(vec![Tokens::new(vec![4])], Wanted::Embedding, Flow::default()),
+        pipeline.submit(vec![Tokens::new(vec![4])], Outputs::EMBEDDING, Flow::default()),
         Err(Error::ShuttingDown)
     ));
     drop(control);
@@ -390,7 +391,7 @@ async fn closing_computes_what_was_accepted_and_refuses_the_rest() {
 #[tokio::test]
 async fn a_lost_reply_is_an_answer() {
     let (pipeline, control, threads) = start();
-    let (entry, answer) = Entry::new(vec![1], Wanted::Embedding, Trace::default());
+    let (entry, answer) = Entry::new(vec![1], Outputs::EMBEDDING, Trace::default());
     drop(entry);
     let pending = Pending { pipeline: Arc::clone(&pipeline), tickets: 0..1, answers: vec![answer] };
     assert!(matches!(pending.collect().await, Err(Error::Backend(BackendError::Panic(_)))));
@@ -399,7 +400,7 @@ async fn a_lost_reply_is_an_answer() {
 }
 
 fn refusal(pipeline: &Arc<Pipeline>) -> (Resource, usize) {
-    match pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding, Flow::default()) {
+    match pipeline.submit(vec![Tokens::new(vec![1])], Outputs::EMBEDDING, Flow::default()) {
         Err(Error::Overloaded { resource, limit, .. }) => (resource, limit),
         other => panic!("{other:?}"),
     }
@@ -423,7 +424,7 @@ async fn a_full_queue_refuses_whatever_the_size_and_says_which_limit() {
         let (pipeline, control, threads) = start_with(budget(100, 1));
         let mut pending = queued(&pipeline, &control, sequences);
         assert_eq!(refusal(&pipeline), limit);
-        let probe = pipeline.submit_probe(Wanted::Embedding).unwrap();
+        let probe = pipeline.submit_probe(Outputs::EMBEDDING).unwrap();
         // With two of them gone there is room, even for more than the limit.
         for left in [sequences.len(), sequences.len() - 1, sequences.len() - 2] {
             control.release(Fate::Answer);
@@ -450,13 +451,13 @@ async fn a_later_chunk_waits_for_room_and_goes_before_who_is_new() {
     let mut pending = queued(&pipeline, &control, &[&[1, 2, 3], &[4, 5, 6]]);
     let chunk = tokio::spawn({
         let pipeline = Arc::clone(&pipeline);
-        async move { pipeline.submit_in_turn(vec![Tokens::new(vec![7; 20])], Wanted::Embedding, Flow::default(), 0).await }
+        async move { pipeline.submit_in_turn(vec![Tokens::new(vec![7; 20])], Outputs::EMBEDDING, Flow::default(), 0).await }
     });
     tokio::task::yield_now().await;
     assert!(!chunk.is_finished());
     let other = Flow { account: Account(1), ..Flow::default() };
     // Another account has room of its own.
-    pending.insert(0, pipeline.submit(vec![Tokens::new(vec![1])], Wanted::Embedding, other).unwrap());
+    pending.insert(0, pipeline.submit(vec![Tokens::new(vec![1])], Outputs::EMBEDDING, other).unwrap());
     // Room, but somebody has been waiting for it.
     drop(pending.pop());
     assert_eq!(refusal(&pipeline), (Resource::QueuedTokens, 6));
@@ -477,7 +478,7 @@ async fn a_chunk_that_is_given_up_lets_others_in() {
     let (pipeline, control, threads) = start_with(budget(100, 1));
     let mut pending = queued(&pipeline, &control, &[&[1, 2, 3], &[4, 5, 6]]);
     {
-        let chunk = pipeline.submit_in_turn(vec![Tokens::new(vec![7])], Wanted::Embedding, Flow::default(), 0);
+        let chunk = pipeline.submit_in_turn(vec![Tokens::new(vec![7])], Outputs::EMBEDDING, Flow::default(), 0);
         assert!(tokio::time::timeout(Duration::from_millis(1), chunk).await.is_err());
     }
     drop(pending.pop());

@@ -4,9 +4,10 @@ use super::submit::Pending;
 use super::tests::{budget, config, is_right, stop, submit};
 use super::*;
 use crate::admission::queue_quota::QueueLimits;
-use crate::backend::{BatchLimits, Interrupting, ModelBackend, Wanted};
+use crate::backend::{BatchLimits, Interrupting, ModelBackend};
 use crate::error::Error;
 use crate::flow::{Account, Flow};
+use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::level::Level;
@@ -67,7 +68,7 @@ fn running(pipeline: &Arc<Pipeline>, control: &Control) -> Pending {
 /// A query of an account that has received nothing so far.
 fn submit_query(pipeline: &Arc<Pipeline>, first: u32) -> Pending {
     let flow = Flow { account: Account(first), ..Flow::default() };
-    pipeline.submit(vec![Tokens::new(text(first, QUERY))], Wanted::Embedding, flow).unwrap()
+    pipeline.submit(vec![Tokens::new(text(first, QUERY))], Outputs::EMBEDDING, flow).unwrap()
 }
 
 fn wait_for(pipeline: &Pipeline, level: Level) {
@@ -238,13 +239,13 @@ async fn every_request_gets_its_own_answer_whatever_interrupts_it() {
                     let (len, texts) = [(BULK, 2), (DUE, 3), (QUERY, 1)][random.random_range(0..3)];
                     let texts: Vec<Tokens> =
                         (0..texts).map(|_| Tokens::new(text(random.random_range(0..1000), len))).collect();
-                    let pending = pipeline.submit(texts.clone(), Wanted::Embedding, Flow::default()).unwrap();
+                    let pending = pipeline.submit(texts.clone(), Outputs::EMBEDDING, Flow::default()).unwrap();
                     if random.random_bool(0.1) {
                         tokio::task::yield_now().await;
                         continue;
                     }
                     for (answer, tokens) in pending.collect().await.unwrap().iter().zip(texts) {
-                        let expected = fake_output(&embedder(), tokens.input_ids(), Wanted::Embedding);
+                        let expected = fake_output(&embedder(), tokens.input_ids(), Outputs::EMBEDDING);
                         assert_eq!(answer.output, expected);
                     }
                 }

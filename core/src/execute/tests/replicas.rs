@@ -2,8 +2,9 @@
 
 use super::tests::{budget, config, is_right, stop, submit, waiting};
 use super::*;
-use crate::backend::{ModelBackend, Wanted};
+use crate::backend::ModelBackend;
 use crate::error::Error;
+use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::test_support::{Control, FakeBackend, Fate, Started, embedder, info, wait_until};
 use std::cell::RefCell;
@@ -131,7 +132,7 @@ async fn closing_drains_all_replicas() {
     let mut pending: Vec<_> = [1, 2].map(|id| (submit(&pipeline, &[&[id]]), taken(&controls).0).0).into();
     pending.extend((3..6).map(|id| submit(&pipeline, &[&[id]])));
     pipeline.close();
-    let refused = pipeline.submit(vec![Tokens::new(vec![9])], Wanted::Embedding, crate::flow::Flow::default());
+    let refused = pipeline.submit(vec![Tokens::new(vec![9])], Outputs::EMBEDDING, crate::flow::Flow::default());
     assert!(matches!(refused, Err(Error::ShuttingDown)));
     drop(controls);
     for (pending, id) in pending.into_iter().zip(1..) {

@@ -1,7 +1,8 @@
 //! The passes of a warm-up.
 
 use super::*;
-use crate::backend::{Backend, ModelInfo, Output, PrefixBackend, TokenLimits};
+use crate::backend::{Backend, ModelInfo, PrefixBackend, TokenLimits};
+use crate::outputs::Output;
 use crate::test_support::{embedder, info, tasks};
 use crate::yield_point::YieldPoint;
 use std::cell::RefCell;

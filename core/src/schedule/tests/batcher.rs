@@ -1,5 +1,5 @@
 use super::*;
-use crate::backend::Wanted;
+use crate::outputs::Outputs;
 use crate::plan::ragged::RaggedBatch;
 use crate::plan::tokens::{Scope, TaskId, Tokens};
 use crate::schedule::entry::Reply;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::sync::oneshot::Receiver;
 
 fn entries(sequences: &[Vec<u32>]) -> (Vec<Entry>, Vec<Receiver<Reply>>) {
-    let wanted = |i| if i % 2 == 0 { Wanted::Embedding } else { Wanted::Tokens };
+    let wanted = |i| if i % 2 == 0 { Outputs::EMBEDDING } else { Outputs::TOKENS };
     sequences.iter().enumerate().map(|(i, ids)| Entry::new(ids.clone(), wanted(i), Trace::default())).unzip()
 }
 
@@ -73,7 +73,7 @@ fn entries_cancelled_before_the_end_are_left_out() {
     answers.remove(1);
     let ready = forming.finish();
     assert_eq!(ready.entries.len(), 2);
-    assert_eq!(ready.batch.wanted, [Wanted::Embedding; 2]);
+    assert_eq!(ready.batch.wanted, [Outputs::EMBEDDING; 2]);
     assert_eq!(ready.batch.ragged.input_ids(), [first.clone(), first].concat());
     assert_eq!(ready.plan, Some(RadixPlan::new(&ready.batch.ragged, 1)));
 }
@@ -110,7 +110,7 @@ fn buffers_go_from_a_batch_to_the_next() {
         forming.extend(batch_entries);
         let ready = forming.finish();
         assert_eq!(ready.batch.ragged, RaggedBatch::from_sequences(&sequences).unwrap());
-        assert_eq!(ready.batch.wanted, [Wanted::Embedding, Wanted::Tokens]);
+        assert_eq!(ready.batch.wanted, [Outputs::EMBEDDING, Outputs::TOKENS]);
         if let Some(plan) = &ready.plan {
             assert_eq!(plan, &RadixPlan::new(&ready.batch.ragged, 8));
         }
@@ -168,7 +168,7 @@ fn scopes_and_tasks_share_nothing() {
 fn form_all(sequences: &[impl Clone + Into<Tokens>], compaction: Compaction) -> ReadyBatch {
     let mut forming = FormingBatch::new(compaction, Buffers::default());
     let (entries, answers): (Vec<_>, Vec<_>) =
-        sequences.iter().map(|ids| Entry::new(ids.clone(), Wanted::Embedding, Trace::default())).unzip();
+        sequences.iter().map(|ids| Entry::new(ids.clone(), Outputs::EMBEDDING, Trace::default())).unzip();
     forming.extend(entries);
     let ready = forming.finish();
     drop(answers);

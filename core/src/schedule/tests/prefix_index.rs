@@ -127,7 +127,7 @@ fn run(folding: Folding, steps: Vec<Step>) {
                 // The first token in the model stands for the scope and the task in the index.
                 let tokens = Tokens::new([&[9], &ids[1..]].concat()).in_scope(Scope(ids[0] / 2));
                 let tokens = tokens.with_task(TaskId((ids[0] % 2) as u8));
-                let node = index.insert(at(ticket as Ticket), &tokens, Wanted::Embedding);
+                let node = index.insert(at(ticket as Ticket), &tokens, Outputs::EMBEDDING);
                 model.waiting.insert(ticket as Ticket, (ids, node));
             }
             Step::Remove(which) => {
@@ -174,7 +174,7 @@ fn repeats_come_first_then_the_longest_prefix_then_age() {
     let nodes: Vec<NodeId> = sequences
         .iter()
         .enumerate()
-        .map(|(i, ids)| index.insert(at(i as Ticket), &Tokens::new(ids.to_vec()), Wanted::Embedding))
+        .map(|(i, ids)| index.insert(at(i as Ticket), &Tokens::new(ids.to_vec()), Outputs::EMBEDDING))
         .collect();
     let mut order = vec![0];
     index.cover(nodes[0]);

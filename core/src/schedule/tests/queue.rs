@@ -1,6 +1,7 @@
 use super::*;
-use crate::backend::{SubModelMap, Wanted};
+use crate::backend::SubModelMap;
 use crate::flow::Priority;
+use crate::outputs::Outputs;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
 use crate::schedule::fit::MAX_PASSED_OVER;
@@ -31,7 +32,7 @@ fn push(queue: &mut Queue, ids: &[u32]) -> oneshot::Receiver<Reply> {
 
 fn push_request(queue: &mut Queue, texts: &[&[u32]]) -> Vec<oneshot::Receiver<Reply>> {
     let (entries, answers): (Vec<_>, Vec<_>) =
-        texts.iter().map(|ids| Entry::new(ids.to_vec(), Wanted::Embedding, Trace::default())).unzip();
+        texts.iter().map(|ids| Entry::new(ids.to_vec(), Outputs::EMBEDDING, Trace::default())).unzip();
     queue.push(entries, Flow::default(), None);
     answers
 }
@@ -94,17 +95,17 @@ fn where_equal_sequences_are_folded_a_common_prefix_counts_for_each() {
     // Another answer is another sequence: only what is asked for is answered.
     let budget = budget(8, 100, 100);
     let mut queue = queue_within(budget, Scheduling::Prefix, Some(Folding::Whole));
-    let wanted = [Wanted::Embedding, Wanted::Tokens, Wanted::Embedding, Wanted::Tokens, Wanted::Embedding];
+    let wanted = [Outputs::EMBEDDING, Outputs::TOKENS, Outputs::EMBEDDING, Outputs::TOKENS, Outputs::EMBEDDING];
     let (entries, _answers): (Vec<_>, Vec<_>) =
         wanted.map(|wanted| Entry::new(vec![1, 2, 3, 4, 5], wanted, Trace::default())).into_iter().unzip();
     queue.push(entries, Flow::default(), None);
-    let wanted: Vec<Vec<Wanted>> = std::iter::from_fn(|| {
+    let wanted: Vec<Vec<Outputs>> = std::iter::from_fn(|| {
         let batch = queue.take();
         queue.complete_batch();
         (!batch.is_empty()).then(|| batch.iter().map(|entry| entry.wanted).collect())
     })
     .collect();
-    assert_eq!(wanted, [vec![Wanted::Embedding; 3], vec![Wanted::Tokens; 2]]);
+    assert_eq!(wanted, [vec![Outputs::EMBEDDING; 3], vec![Outputs::TOKENS; 2]]);
 }
 
 #[test]
@@ -327,7 +328,7 @@ proptest! {
             match step {
                 Step::Push(account, priority, follows, texts) => {
                     let (entries, answers): (Vec<_>, Vec<_>) =
-                        texts.into_iter().map(|ids| Entry::new(ids, Wanted::Embedding, Trace::default())).unzip();
+                        texts.into_iter().map(|ids| Entry::new(ids, Outputs::EMBEDDING, Trace::default())).unzip();
                     let flow = Flow { account: Account(account), priority: Priority::new(priority) };
                     let before = requests.back().map(|(tickets, _): &(Range<Ticket>, Vec<_>)| tickets.start);
                     let tickets = queue.push(entries, flow, before.filter(|_| follows));

@@ -1,8 +1,9 @@
 //! Forming a batch costs what it takes, however many entries wait.
 
 use super::*;
-use crate::backend::{BatchLimits, SubModelMap, Wanted};
+use crate::backend::{BatchLimits, SubModelMap};
 use crate::flow::Priority;
+use crate::outputs::Outputs;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
 use crate::schedule::part_costs::PartCosts;
@@ -55,7 +56,7 @@ fn waiting_queue(waiting: u32, text: Texts, Flows { texts, accounts }: Flows) ->
     let mut queue = Queue::new(Policy { budget: BUDGET, scheduling, folding, attention, quantum: 512 }, None);
     let mut answers = Vec::new();
     for request in 0..waiting / texts {
-        let entry = |n| Entry::new(text(n), Wanted::Embedding, Trace::default());
+        let entry = |n| Entry::new(text(n), Outputs::EMBEDDING, Trace::default());
         let (entries, receivers): (Vec<_>, Vec<_>) = (request * texts..(request + 1) * texts).map(entry).unzip();
         let flow = Flow { account: Account(request % accounts), ..Flow::default() };
         queue.push(entries, flow, None);
@@ -105,7 +106,7 @@ fn a_batch_that_gives_way_costs_what_two_batches_do() {
         let (mut queue, _answers) = waiting_queue(10_000, text, FLOWS[1]);
         let mut batch = queue.take();
         let tokens: usize = batch.iter().map(|entry| entry.tokens.len()).sum();
-        let (query, _answer) = Entry::new(vec![1_000_000; 40], Wanted::Embedding, Trace::default());
+        let (query, _answer) = Entry::new(vec![1_000_000; 40], Outputs::EMBEDDING, Trace::default());
         let (before, entries) = (work(), batch.len());
         queue.push(vec![query], Flow { priority: Priority::new(-4), ..Flow::default() }, None);
         batch.extend(queue.take());
@@ -129,7 +130,7 @@ fn interrupting_work(waiting: u32, text: Texts, flows: Flows) -> usize {
     let _batch = queue.take();
     queue.close_batch(Level::Bulk, false);
     let before = work();
-    let (query, _answer) = Entry::new(vec![1_000_000; 5], Wanted::Embedding, Trace::default());
+    let (query, _answer) = Entry::new(vec![1_000_000; 5], Outputs::EMBEDDING, Trace::default());
     queue.push(vec![query], Flow { account: Account(1000), ..Flow::default() }, None);
     assert_eq!(queue.take_interrupting(Level::Urgent).len(), 1);
     let id = queue.close_batch(Level::Urgent, true);

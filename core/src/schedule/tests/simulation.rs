@@ -3,9 +3,10 @@
 use super::budget::{AttentionRows, Budget, Policy};
 use super::entry::{Entry, Reply};
 use super::queue::Queue;
-use crate::backend::{Folding, Wanted};
+use crate::backend::Folding;
 use crate::config::Scheduling;
 use crate::flow::Flow;
+use crate::outputs::Outputs;
 use crate::plan::radix::PlanBuilder;
 use crate::trace::Trace;
 use tokio::sync::oneshot::Receiver;
@@ -116,7 +117,7 @@ impl Simulation {
 
     fn arrive(&mut self, mut request: Request) {
         request.arrived = self.batches.len();
-        let entry = |ids: &Sequence| Entry::new(ids.clone(), Wanted::Embedding, Trace::default());
+        let entry = |ids: &Sequence| Entry::new(ids.clone(), Outputs::EMBEDDING, Trace::default());
         let (entries, answers): (Vec<_>, Vec<_>) = request.texts.iter().map(entry).unzip();
         self.owners.extend(vec![self.requests.len(); entries.len()]);
         self.queue.push(entries, request.flow, None);

@@ -1,9 +1,10 @@
 //! Interruptions in virtual time: one backend, whose passes reach a yield point each millisecond.
 
 use super::*;
-use crate::backend::{SubModelMap, Wanted};
+use crate::backend::SubModelMap;
 use crate::config::Scheduling;
 use crate::flow::{Flow, Priority};
+use crate::outputs::Outputs;
 use crate::schedule::budget::{AttentionRows, Policy};
 use crate::schedule::entry::Reply;
 use crate::schedule::interrupting::InterruptPolicy;
@@ -196,7 +197,7 @@ impl Simulation {
             .map(|_| {
                 self.next_token += 1;
                 let ids: Vec<u32> = std::iter::repeat_n(self.next_token, len).collect();
-                let (entry, answer) = Entry::new(ids, Wanted::Embedding, Trace::default());
+                let (entry, answer) = Entry::new(ids, Outputs::EMBEDDING, Trace::default());
                 self.answers.push(answer);
                 self.owners.push(number);
                 entry

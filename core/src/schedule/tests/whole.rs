@@ -1,4 +1,5 @@
 use super::*;
+use crate::outputs::OutputKind;
 use crate::plan::tokens::{TaskId, Tokens};
 use proptest::prelude::*;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,14 +16,14 @@ impl Hasher for Constant {
     fn write(&mut self, _: &[u8]) {}
 }
 
-fn check<H: BuildHasher + Default>(entries: &[(Tokens, Wanted)]) {
+fn check<H: BuildHasher + Default>(entries: &[(Tokens, Outputs)]) {
     let mut folding = WholeFolding::<H>::default();
     let mut batch = Batch::default();
     for _ in 0..2 {
         for (tokens, wanted) in entries {
             folding.push(&mut batch, tokens.as_slice(), *wanted).unwrap();
         }
-        let mut distinct: Vec<&(Tokens, Wanted)> = Vec::new();
+        let mut distinct: Vec<&(Tokens, Outputs)> = Vec::new();
         let is_first: Vec<bool> = folding.is_first().collect();
         for (entry, is_first) in entries.iter().zip(is_first) {
             assert_eq!(is_first, !distinct.contains(&entry));
@@ -32,7 +33,7 @@ fn check<H: BuildHasher + Default>(entries: &[(Tokens, Wanted)]) {
         }
         assert_eq!(batch.ragged.num_sequences(), distinct.len());
         // Each output names its sequence.
-        let output = |sequence| Output::Embedding(vec![sequence as f32]);
+        let output = |sequence| Output::of(OutputKind::Embedding, vec![sequence as f32], 1);
         let outputs = folding.unfold((0..distinct.len()).map(output).collect());
         assert_eq!(outputs.len(), entries.len());
         for ((tokens, wanted), found) in entries.iter().zip(outputs) {
@@ -45,7 +46,7 @@ fn check<H: BuildHasher + Default>(entries: &[(Tokens, Wanted)]) {
     }
 }
 
-fn entry() -> impl Strategy<Value = (Tokens, Wanted)> {
+fn entry() -> impl Strategy<Value = (Tokens, Outputs)> {
     let token = (0u32..2, 0u32..2);
     let group = (0u32..2, 0u8..3);
     (prop::collection::vec(token, 1..4), 0u32..2, group, any::<bool>()).prop_map(
@@ -55,7 +56,7 @@ fn entry() -> impl Strategy<Value = (Tokens, Wanted)> {
             let tokens = Tokens::new(ids).with_token_types(types).unwrap().with_positions(positions).unwrap();
             (
                 tokens.in_scope(Scope(scope)).with_task(TaskId(task)),
-                if pooled { Wanted::Embedding } else { Wanted::Tokens },
+                if pooled { Outputs::EMBEDDING } else { Outputs::TOKENS },
             )
         },
     )
@@ -73,7 +74,7 @@ proptest! {
 fn what_cannot_join_a_batch_leaves_nothing_behind() {
     let (mut folding, mut batch) = (WholeFolding::<RandomState>::default(), Batch::default());
     for _ in 0..2 {
-        assert!(folding.push(&mut batch, TokenSlice::new(&[]), Wanted::Embedding).is_err());
+        assert!(folding.push(&mut batch, TokenSlice::new(&[]), Outputs::EMBEDDING).is_err());
     }
     assert_eq!((folding.is_first().count(), batch.wanted.len()), (0, 0));
 }
