@@ -8,7 +8,6 @@ use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::element::ElementType;
-use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::split_around;
 use crate::wire::pieces::{JsonText, framed};
@@ -24,7 +23,7 @@ use utoipa::ToSchema;
 
 request_body! {
     /// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
-    pub(crate) struct EmbeddingsBody: model, truncation_side, prompt {
+    pub(crate) struct EmbeddingsBody: model, truncation_side, input_tokens, prompt {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// Default: `float`.
@@ -42,10 +41,6 @@ request_body! {
         /// Byte order; only little-endian is supported.
         #[allow(dead_code, reason = "deserializing it checks it")]
         endianness: Option<Endianness>,
-        /// Truncate each input to this many tokens; -1 is the model's limit.
-        truncate_prompt_tokens: Option<i64>,
-        /// Add the tokenizer's special tokens to texts. Default: true.
-        add_special_tokens: Option<bool>,
     }
 }
 
@@ -124,11 +119,7 @@ impl EmbeddingsResponse<'_> {
     )))
 )]
 pub(crate) async fn embeddings(app: Call, accept: Accept, Json(mut body): Json<EmbeddingsBody>) -> Result {
-    let encode = EncodeFields {
-        truncate_prompt_tokens: body.truncate_prompt_tokens,
-        add_special_tokens: body.add_special_tokens,
-        ..body.encode_fields()
-    };
+    let encode = body.encode_fields();
     let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
     let dimensions = dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
     let model = app.names.answered(model.as_deref())?;

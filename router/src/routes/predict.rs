@@ -125,16 +125,12 @@ async fn classify_all(
 
 request_body! {
     /// Inputs to classify, and options, named as in vLLM.
-    pub(crate) struct ClassifyBody: model, truncation_side {
+    pub(crate) struct ClassifyBody: model, truncation_side, input_tokens {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// False: logits instead of probabilities.
         #[serde(alias = "activation")]
         use_activation: Option<bool>,
-        /// Truncate each input to this many tokens; -1 is the model's limit.
-        truncate_prompt_tokens: Option<i64>,
-        /// Add the tokenizer's special tokens to texts. Default: true.
-        add_special_tokens: Option<bool>,
     }
 }
 
@@ -170,13 +166,8 @@ struct Classified {
     responses((status = 200, description = "A class for each input", body = ClassifyResponse))
 )]
 pub(crate) async fn classify(app: Call, Json(mut body): Json<ClassifyBody>) -> Result {
-    let encode = EncodeFields {
-        truncate_prompt_tokens: body.truncate_prompt_tokens,
-        add_special_tokens: body.add_special_tokens,
-        ..body.encode_fields()
-    };
     let model = app.names.answered(body.model.as_deref())?.to_owned();
-    let encode = encode.for_field("input", &app)?;
+    let encode = body.encode_fields().for_field("input", &app)?;
     let answered = app.engine.classify(body.input.0.into_vec(), encode).await?;
     let capabilities = Arc::clone(&app.engine.info().capabilities);
     let activation = match body.use_activation {

@@ -25,6 +25,17 @@ macro_rules! request_body {
             truncation_side: Option<$crate::wire::encode_fields::Direction>,
         } { $($encode)* truncate: $body.truncate, truncation_direction: $body.truncation_side, } }
     };
+    (@[input_tokens $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} {$($encode:tt)*}) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Truncate each input to this many tokens; -1 is the model's limit.
+            truncate_prompt_tokens: Option<i64>,
+            /// Add the tokenizer's special tokens to texts. Default: true.
+            add_special_tokens: Option<bool>,
+        } { $($encode)*
+            truncate_prompt_tokens: $body.truncate_prompt_tokens,
+            add_special_tokens: $body.add_special_tokens,
+        } }
+    };
     (@[prompt $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} {$($encode:tt)*}) => {
         request_body! { @[$($more)*] $name $body $head { $($fields)*
             /// Name of the model's prompt to put before each text. Default: the model's default prompt, if it has one.
@@ -59,6 +70,7 @@ macro_rules! request_body {
 
         impl $name {
             /// The shared fields, for encoding.
+            #[allow(clippy::needless_update, reason = "some requests have all of them")]
             fn encode_fields(&mut self) -> $crate::wire::encode_fields::EncodeFields {
                 let $body = self;
                 $crate::wire::encode_fields::EncodeFields { $($encode)* priority: $body.priority, ..Default::default() }
