@@ -14,7 +14,8 @@ LAYERS = {
     crate: [set(re.findall(r"\w+", level)) for level in levels.split(">")]
     for crate, levels in re.findall(r"^    (\w+): +(\w.*>.*)$", ARCHITECTURE, re.MULTILINE)
 }
-CRATES = sorted(path.parents[1].relative_to(ROOT).as_posix() for place in ("", "tools/", "tests/") for path in ROOT.glob(f"{place}*/src/lib.rs"))
+CRATES = sorted({path.parents[1].relative_to(ROOT).as_posix() for place in ("*", "tools/*", "tests/*", "examples/*")
+                 for name in ("lib.rs", "main.rs") for path in ROOT.glob(f"{place}/src/{name}")})
 # Files directly under `src`.
 MOST_FILES = {"core": 12, "backends": 8, "router": 8}
 LONGEST, LONGEST_TEST = 400, 500

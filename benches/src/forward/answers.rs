@@ -4,7 +4,7 @@
 //! `i.ragged` and `i.compact` (f32, `[sequences, hidden_size]`, not normalised), for an encoder only `i.off`. The metadata has the
 //! model's directory, shape and layers, type and device, and as JSON the names of the batches and the command.
 
-use super::Args;
+use super::args::Args;
 use super::ways::{Case, Measured, WAYS};
 use crate::report::command;
 use anyhow::{Context, Result, ensure};

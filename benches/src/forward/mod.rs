@@ -5,61 +5,22 @@
 //! while another batch runs. The weights are loaded once for all batches and ways.
 
 mod answers;
+mod args;
 mod batches;
 mod gaps;
 mod ways;
 
-use crate::report::{Output, Table, chart};
-use crate::shapes::{Shape, Sizes};
+use crate::report::{Table, chart};
+use crate::shapes::Sizes;
 use answers::Answers;
 use anyhow::{Result, ensure};
+pub(crate) use args::Args;
 use batches::batches;
-use prefold_backends::{DeviceChoice, Dtype, used_device_bytes};
+use prefold_backends::{DeviceChoice, used_device_bytes};
 use prefold_tools::chart::Chart;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use ways::{Case, Measured, Model, smallest_cosine};
-
-/// Flags of `prefold-bench forward`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[arg(long, default_value = "smollm2-135m")]
-    shape: Shape,
-    /// Number of layers, fewer than the shape's for a quick look.
-    #[arg(long)]
-    layers: Option<usize>,
-    /// Device: `cpu`, `cuda` or `cuda:N`.
-    #[arg(long, default_value = "cpu")]
-    device: DeviceChoice,
-    /// `bfloat16`, `float32`, `int8` on a CPU, or `float16` on a GPU.
-    #[arg(long, default_value = "bfloat16")]
-    dtype: Dtype,
-    /// Instruction set of the CPU kernels, as for the server.
-    #[arg(long)]
-    cpu_kernels: Option<String>,
-    #[command(flatten)]
-    batches: batches::Args,
-    /// Timed passes of each batch in each way, alternating; medians and ranges are reported.
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Warm-up passes of each batch in each way; default: 1 on a CPU, 2 on a GPU.
-    #[arg(long)]
-    warm: Option<usize>,
-    /// Print the share of each operation in the last pass.
-    #[arg(long)]
-    profile: bool,
-    /// Print the gaps between the yield points of this many further passes: the maximum wait of an urgent request.
-    #[arg(long)]
-    gaps: bool,
-    /// Write token ids and pooled vectors of all batches as safetensors, for `benches/gpu/parity`.
-    #[arg(long, value_name = "FILE")]
-    answers: Option<PathBuf>,
-    /// Directory of the generated models, kept for later runs.
-    #[arg(long, default_value = "target/bench-models")]
-    models: PathBuf,
-    #[command(flatten)]
-    output: Output,
-}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let on_gpu = args.device != DeviceChoice::Cpu;

@@ -1,6 +1,6 @@
 //! One model, computed in every way: its passes are timed alternately, and their answers compared.
 
-use super::Args;
+use super::args::Args;
 use super::gaps::{self, Gaps};
 use crate::report::{Times, rounds};
 use anyhow::{Context, Result, bail, ensure};
