@@ -111,7 +111,8 @@ def paths(code):
     """Every path that the code imports or names from the crate's root, `self` or `super`."""
     for tree in re.findall(r"\buse\s+([^;]+);", code):
         yield from (path for path, _ in expand(tree))
-    rest = re.sub(r"\buse\s+[^;]+;", "", code)
+    # `pub(in path)` is a visibility.
+    rest = re.sub(r"\buse\s+[^;]+;|\bpub\(in [^)]*\)", "", code)
     for path in re.findall(r"(?<![\w:$])(?:crate|self|super)(?:::\w+)+", rest):
         yield path.split("::")
     # A child module or an imported one, called by its name.

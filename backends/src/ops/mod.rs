@@ -8,66 +8,40 @@
 //! Matrices are `[rows, width]`, row-major. GEMM inputs ("activations") are `f32`, `bf16` or (on a GPU) `f16`, the
 //! residual stream is `f32`, and the values in between ("projections") are `f32` on a CPU and activations on a GPU.
 
-mod activation;
 mod attention;
-mod buffer;
-#[cfg(feature = "cuda")]
-mod cuda;
-mod device_options;
-mod expert_rows;
-#[cfg(feature = "flash-attn")]
-mod flash;
-mod host;
-mod indices;
+mod device;
 mod linear;
-mod norm;
-mod operation;
-mod own_columns;
-mod pace;
-mod pages;
-mod pool;
-mod positions;
-mod profile;
-#[cfg(feature = "cuda")]
-mod queue_depth;
-mod rope;
-mod rows;
-mod score_bias;
-mod skip;
-mod storage;
-mod stream;
-mod sums;
-mod table;
-mod target;
-mod weights;
-mod yields;
+mod memory;
+mod pacing;
+mod rowwise;
+mod tensor;
 
-pub(crate) use activation::{activate, activate_mul};
 pub(crate) use attention::Attention;
-pub(crate) use buffer::Buffer;
-pub use device_options::check_options;
-pub(crate) use expert_rows::ExpertRows;
-pub(crate) use host::on_host;
-pub(crate) use indices::{IndexPack, Indices, Slot, Uploader};
+pub(crate) use attention::pages::Pages;
+pub(crate) use attention::positions::{PositionRows, RelativePositions};
+pub(crate) use attention::score_bias::ScoreBias;
+pub use device::options::check_options;
+pub(crate) use device::stream::Priority;
+pub use device::target::used_device_bytes;
+pub(crate) use device::target::{Target, is_out_of_memory};
+pub(crate) use linear::expert_rows::ExpertRows;
 pub(crate) use linear::{Linear, Store, measure_quantization};
-pub(crate) use norm::Norm;
-pub(crate) use own_columns::own_columns;
-pub use pace::in_smallest_parts;
-pub(crate) use pages::Pages;
-pub(crate) use pool::{Pool, PoolKind};
-pub(crate) use positions::{PositionRows, RelativePositions};
-pub use profile::take_profile;
-pub(crate) use rope::{HeadSpan, Rotary};
-pub(crate) use rows::{convert, gather_rows, scale};
-pub(crate) use score_bias::ScoreBias;
-pub(crate) use storage::candle_dtype;
-pub(crate) use stream::Priority;
-pub(crate) use sums::{add, fill_rows, scatter_add};
-pub(crate) use table::Table;
-pub use target::used_device_bytes;
-pub(crate) use target::{Target, is_out_of_memory};
-pub(crate) use weights::Vector;
-pub(crate) use yields::{Yields, block_rows};
+pub(crate) use memory::buffer::Buffer;
+pub(crate) use memory::indices::{IndexPack, Indices, Slot, Uploader};
+pub(crate) use memory::weights::Vector;
+pub use pacing::pace::in_smallest_parts;
+pub use pacing::profile::take_profile;
+pub(crate) use pacing::yields::{Yields, block_rows};
+pub(crate) use rowwise::activation::{activate, activate_mul};
+pub(crate) use rowwise::norm::Norm;
+pub(crate) use rowwise::own_columns::own_columns;
+pub(crate) use rowwise::pool::{Pool, PoolKind};
+pub(crate) use rowwise::rope::{HeadSpan, Rotary};
+pub(crate) use rowwise::rows::{convert, gather_rows, scale};
+pub(crate) use rowwise::sums::{add, fill_rows, scatter_add};
+pub(crate) use rowwise::table::Table;
+pub(crate) use tensor::host::on_host;
+pub(crate) use tensor::storage::candle_dtype;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! The operations that have a plain candle formulation, against it.
 
+use super::rowwise::rows;
 use super::*;
 use candle_core::{D, DType, Device, Tensor};
 use prefold_core::{Stopped, Uninterrupted, YieldPoint};

@@ -1,0 +1,395 @@
+//! Linear layers. Weights are packed once at load time on a CPU, and kept unpacked on a GPU.
+
+pub(super) mod expert_rows;
+
+use crate::LoadError;
+use crate::ops::device::target::Target;
+use crate::ops::memory::weights::Vector;
+use crate::ops::pacing::pace::Pace;
+use crate::ops::pacing::yields::Yields;
+use crate::ops::rowwise::rows::convert;
+use crate::ops::tensor::operation::{CpuOutput, CpuTensor, InPlace, Operation};
+#[cfg(feature = "cuda")]
+use crate::ops::tensor::operation::{CudaOutput, CudaTensor};
+use crate::ops::tensor::storage::{dims, kernel_error, slice, strided_mut, with_element};
+use candle_core::{CpuStorage, DType, Layout, Result, Tensor, WithDType};
+use half::bf16;
+use prefold_kernels::{
+    Activation, Dtype, Float, Gemm, Int8, PANEL, PackedMatrix, PackedMatrixBuilder, Packing, row_parts,
+};
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+pub(crate) use prefold_kernels::Store;
+
+type LoadResult<T> = std::result::Result<T, LoadError>;
+
+/// `y = x W^T + b` with W `[out_features, in_features]`.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    name: String,
+    weight: Weight,
+    bias: Option<Vector>,
+    pace: Pace,
+    /// Set by a forward pass inside [`measure_quantization`].
+    quantization_error: OnceLock<f64>,
+}
+
+/// Initial guess of the time for a multiplication, in nanoseconds: all cores of a small CPU without tiles.
+const GUESS: f32 = 0.02;
+
+/// Cost of reading the weights, in rows that could be multiplied in the same time.
+const READING: usize = 8;
+
+thread_local! {
+    static MEASURED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs forward passes in which each layer in int8 measures and keeps the quantization error of its product, for the first inputs that
+/// it sees.
+pub(crate) fn measure_quantization<T>(f: impl FnOnce() -> T) -> T {
+    MEASURED.set(true);
+    let result = f();
+    MEASURED.set(false);
+    result
+}
+
+#[derive(Debug)]
+enum Weight {
+    Packed(Box<dyn Packed>),
+    /// `[out_features, in_features]` in the memory of a GPU.
+    Device(Tensor),
+}
+
+/// A packed matrix of any format.
+trait Packed: Debug + Send + Sync {
+    /// `[out_features, in_features]`
+    fn shape(&self) -> (usize, usize);
+
+    /// The product with `x`, which has the format's input type.
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()>;
+
+    /// True if the matrix is in bfloat16 in a model in int8.
+    fn is_kept(&self) -> bool {
+        false
+    }
+
+    /// The input in the format's input type, converted once for all columns.
+    fn input(&self, x: &Tensor, _: &mut Yields<'_>) -> Result<Tensor> {
+        Ok(x.clone())
+    }
+
+    /// Relative error of the product with `x` from quantization; `None` for a format without quantization.
+    fn quantization_error(&self, _: (&CpuStorage, &Layout)) -> Result<Option<f64>> {
+        Ok(None)
+    }
+}
+
+/// A matrix in int8.
+#[derive(Debug)]
+struct Quantized(PackedMatrix<Int8>);
+
+impl Packed for Quantized {
+    fn shape(&self) -> (usize, usize) {
+        (self.0.rows(), self.0.cols())
+    }
+
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
+        multiply(&self.0, op, slice(x)?, out)
+    }
+
+    fn quantization_error(&self, x: CpuTensor<'_>) -> Result<Option<f64>> {
+        self.0.quantization_error(slice(x)?).map(Some).map_err(kernel_error)
+    }
+}
+
+impl<P: Float + WithDType> Packed for PackedMatrix<P> {
+    fn shape(&self) -> (usize, usize) {
+        (self.rows(), self.cols())
+    }
+
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
+        multiply(self, op, slice::<P>(x)?, out)
+    }
+}
+
+/// A bfloat16 matrix in a model in int8, whose float32 activations are rounded here.
+#[derive(Debug)]
+struct Rounding(PackedMatrix<bf16>);
+
+impl Packed for Rounding {
+    fn is_kept(&self) -> bool {
+        true
+    }
+
+    fn input(&self, x: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
+        let rounded = Tensor::zeros(x.shape(), DType::BF16, x.device())?;
+        convert(x, &rounded, yields)?;
+        Ok(rounded)
+    }
+
+    fn shape(&self) -> (usize, usize) {
+        (self.0.rows(), self.0.cols())
+    }
+
+    fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
+        multiply(&self.0, op, slice(x)?, out)
+    }
+}
+
+fn multiply<P: Packing>(weight: &PackedMatrix<P>, op: &LinearOp<'_>, x: &[P::Input], out: CpuOutput<'_>) -> Result<()> {
+    let columns = op.columns.clone();
+    let bias = op.linear.bias.as_ref().map(|bias| &bias.host[columns.clone()]);
+    let gemm = Gemm { columns, bias, ..Gemm::new(x, weight) };
+    let computed = match op.epilogue {
+        Epilogue::Store(store) => {
+            let (out, out_stride) = strided_mut::<f32>(out)?;
+            Gemm { store, out_stride: Some(out_stride), ..gemm }.run(out)
+        }
+        Epilogue::Activate(activation) => with_element!(out.0, T => {
+            let (out, out_stride) = strided_mut::<T>(out)?;
+            Gemm { out_stride: Some(out_stride), ..gemm }.run_activated(activation, out)
+        }),
+    };
+    computed.map_err(kernel_error)
+}
+
+/// Packs matrices one below the other.
+fn pack<P: Packing>(
+    (out_features, in_features): (usize, usize),
+    parts: impl Iterator<Item = LoadResult<Tensor>>,
+) -> LoadResult<PackedMatrix<P>> {
+    let mut matrix = PackedMatrixBuilder::<P>::new(out_features, in_features)?;
+    for part in parts {
+        push(&mut matrix, &part?)?;
+    }
+    Ok(matrix.finish()?)
+}
+
+fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Result<()> {
+    let (storage, layout) = rows.storage_and_layout();
+    let candle_core::Storage::Cpu(storage) = &*storage else { candle_core::bail!("weights are packed on the host") };
+    with_element!(storage, T => matrix.push(slice::<T>((storage, layout))?).map_err(kernel_error))
+}
+
+impl Linear {
+    /// Packs or uploads matrices `[any, in_features]`, one below the other; `shape` is the shape of the whole. A CPU takes them one at a
+    /// time. The type is the target's or, for skipped layers of an int8 target, bfloat16. The layer has the name of its first matrix.
+    ///
+    /// # Errors
+    /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.
+    pub(crate) fn load(
+        target: &Target,
+        (name, dtype): (&str, Dtype),
+        shape: (usize, usize),
+        parts: impl Iterator<Item = LoadResult<Tensor>>,
+        bias: Option<Vec<f32>>,
+    ) -> LoadResult<Self> {
+        let weight = match dtype {
+            // Joined on the host, so that the device holds only one copy.
+            _ if !target.is_cpu() => {
+                let parts = parts.collect::<LoadResult<Vec<_>>>()?;
+                Weight::Device(target.upload(&Tensor::cat(&parts, 0)?.reshape(shape)?)?)
+            }
+            Dtype::Float32 => Weight::Packed(Box::new(pack::<f32>(shape, parts)?)),
+            Dtype::Bfloat16 if target.dtype() == Dtype::Int8 => Weight::Packed(Box::new(Rounding(pack(shape, parts)?))),
+            Dtype::Bfloat16 => Weight::Packed(Box::new(pack::<bf16>(shape, parts)?)),
+            Dtype::Int8 => Weight::Packed(Box::new(Quantized(pack(shape, parts)?))),
+            Dtype::Float16 => {
+                return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
+            }
+        };
+        let bias = bias.map(|bias| Vector::new(bias, target)).transpose()?;
+        Ok(Self::new(target.full_name(name), weight, bias))
+    }
+
+    /// A layer on the CPU.
+    pub(crate) fn packed(weight: PackedMatrix<f32>, bias: Option<Vec<f32>>) -> Self {
+        Self::new(String::new(), Weight::Packed(Box::new(weight)), bias.map(Vector::on_cpu))
+    }
+
+    fn new(name: String, weight: Weight, bias: Option<Vector>) -> Self {
+        Self { name, weight, bias, pace: Pace::guessed(GUESS), quantization_error: OnceLock::new() }
+    }
+
+    /// The layer's name and the error measured inside [`measure_quantization`].
+    pub(crate) fn quantization_error(&self) -> Option<(&str, f64)> {
+        self.quantization_error.get().map(|error| (self.name.as_str(), *error))
+    }
+
+    /// The layer's name, if it is in bfloat16 in a model in int8.
+    pub(crate) fn kept_in_bfloat16(&self) -> Option<&str> {
+        matches!(&self.weight, Weight::Packed(matrix) if matrix.is_kept()).then_some(&self.name)
+    }
+
+    pub(crate) fn out_features(&self) -> usize {
+        match &self.weight {
+            Weight::Packed(matrix) => matrix.shape().0,
+            Weight::Device(matrix) => matrix.dims()[0],
+        }
+    }
+
+    /// Writes `x W^T + b` to `out`, or adds it.
+    pub(crate) fn forward(&self, x: &Tensor, out: &Tensor, store: Store, yields: &mut Yields<'_>) -> Result<()> {
+        self.forward_columns(0..self.out_features(), x, out, store, yields)
+    }
+
+    /// Writes or adds some of the output columns; `out` has only those.
+    pub(crate) fn forward_columns(
+        &self,
+        columns: Range<usize>,
+        x: &Tensor,
+        out: &Tensor,
+        store: Store,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        self.run(columns, Epilogue::Store(store), x, out, yields)
+    }
+
+    /// Writes `activation(x W^T + b)` to `out`, which may be of an activation type.
+    pub(crate) fn forward_activated(
+        &self,
+        activation: Activation,
+        x: &Tensor,
+        out: &Tensor,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        self.run(0..self.out_features(), Epilogue::Activate(activation), x, out, yields)
+    }
+
+    /// Splits a long product by rows as far as that costs nothing, and then by columns, for which rows are packed again.
+    fn run(
+        &self,
+        columns: Range<usize>,
+        epilogue: Epilogue,
+        x: &Tensor,
+        out: &Tensor,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        let op = LinearOp { linear: self, columns, epilogue };
+        let x = match &self.weight {
+            Weight::Packed(weight) => weight.input(x, yields)?,
+            Weight::Device(_) => x.clone(),
+        };
+        // The measured error must not depend on the time that a product takes.
+        if MEASURED.get() || matches!(self.weight, Weight::Device(_)) {
+            return yields.run("linear", || out.inplace_op2(&x, &InPlace(op)));
+        }
+        let (rows, panels) = (x.dim(0)?, op.columns.len().div_ceil(PANEL));
+        if out.dims2()? != (rows, op.columns.len()) {
+            candle_core::bail!("linear: output {:?} of {rows} rows, columns {:?}", out.shape(), op.columns);
+        }
+        let most = self.pace.parts(panels as f64 * self.panel_work(rows));
+        let parts = if most < row_parts(rows) as f64 { most as usize } else { row_parts(rows) };
+        for part in 0..parts {
+            let start = rows * part / parts;
+            let len = rows * (part + 1) / parts - start;
+            self.run_columns(&op, &x.narrow(0, start, len)?, &out.narrow(0, start, len)?, yields)?;
+        }
+        Ok(())
+    }
+
+    fn run_columns(&self, op: &LinearOp<'_>, x: &Tensor, out: &Tensor, yields: &mut Yields<'_>) -> Result<()> {
+        let (panel_work, columns) = (self.panel_work(x.dim(0)?), &op.columns);
+        let mut start = columns.start;
+        while start < columns.end {
+            let panels = columns.end.div_ceil(PANEL) - start / PANEL;
+            let share = (self.pace.share(panels as f64 * panel_work) / panel_work).ceil() as usize;
+            let part = start..((start / PANEL + share.max(1)) * PANEL).min(columns.end);
+            let work = part.len().div_ceil(PANEL) as f64 * panel_work;
+            let out = out.narrow(1, start - columns.start, part.len())?;
+            start = part.end;
+            let op = LinearOp { columns: part, ..*op };
+            yields.run("linear", || self.pace.measure(work, || out.inplace_op2(x, &InPlace(op))))?;
+        }
+        Ok(())
+    }
+
+    /// Work of a panel's columns for some rows, in multiplications.
+    fn panel_work(&self, rows: usize) -> f64 {
+        let in_features = match &self.weight {
+            Weight::Packed(weight) => weight.shape().1,
+            Weight::Device(_) => 0,
+        };
+        ((rows + READING) * in_features * PANEL) as f64
+    }
+}
+
+struct LinearOp<'a> {
+    linear: &'a Linear,
+    columns: Range<usize>,
+    epilogue: Epilogue,
+}
+
+/// Final step of a product.
+#[derive(Debug, Clone, Copy)]
+enum Epilogue {
+    Store(Store),
+    Activate(Activation),
+}
+
+impl Operation<1> for LinearOp<'_> {
+    const NAME: &'static str = "linear";
+
+    fn on_cpu(&self, out: CpuOutput<'_>, [x]: [CpuTensor<'_>; 1]) -> Result<()> {
+        let Weight::Packed(weight) = &self.linear.weight else {
+            candle_core::bail!("linear: the weight is on a GPU, the input on the CPU")
+        };
+        let (rows, in_features) = dims(x.1)?;
+        if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
+            candle_core::bail!("linear: input {:?}, output {:?}, columns {:?}", x.1, out.1, self.columns);
+        }
+        if MEASURED.get()
+            && self.linear.quantization_error.get().is_none()
+            && let Some(error) = weight.quantization_error(x)?
+        {
+            self.linear.quantization_error.get_or_init(|| error);
+        }
+        weight.multiply(self, x, out)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_cuda(&self, out: CudaOutput<'_>, [x]: [CudaTensor<'_>; 1]) -> Result<()> {
+        use crate::ops::tensor::cuda::{self, cuda_error, view, view_mut, with_cuda_element, with_view};
+        let Weight::Device(weight) = &self.linear.weight else {
+            candle_core::bail!("linear: the weight is on the CPU, the input on a GPU")
+        };
+        let (rows, in_features) = dims(x.1)?;
+        if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.dim(1)? {
+            candle_core::bail!("linear: input {:?}, output {:?}, columns {:?}", x.1, out.1, self.columns);
+        }
+        let cuda = cuda::of(x.0)?;
+        let bias = match &self.linear.bias {
+            Some(bias) => Some(bias.device()?.slice(self.columns.clone())),
+            None => None,
+        };
+        let mut store = Store::Overwrite;
+        if let Epilogue::Store(given) = self.epilogue {
+            store = given;
+            if let Some(bias) = &bias {
+                // The product is added to the bias.
+                with_cuda_element!(out.0, O => {
+                    let out = &mut view_mut::<O>((&mut *out.0, out.1))?;
+                    cuda.kernels.bias_rows(bias, store == Store::Accumulate, out).map_err(cuda_error)?;
+                });
+                store = Store::Accumulate;
+            }
+        }
+        with_cuda_element!(x.0, T => with_view::<T, _>(weight, |weight| {
+            let columns = self.columns.clone();
+            let gemm = prefold_kernels::cuda::Gemm { x: view::<T>(x)?, weight, in_features, columns, store };
+            with_cuda_element!(out.0, O => {
+                gemm.run(&cuda.kernels, &cuda.blas, &mut view_mut::<O>((&mut *out.0, out.1))?).map_err(cuda_error)
+            })
+        }))?;
+        if let Epilogue::Activate(activation) = self.epilogue {
+            let activate = prefold_kernels::cuda::Activate { activation, width: self.columns.len(), bias };
+            with_cuda_element!(out.0, O => {
+                activate.run_in_place(&cuda.kernels, &mut view_mut::<O>((&mut *out.0, out.1))?).map_err(cuda_error)?;
+            });
+        }
+        Ok(())
+    }
+}
