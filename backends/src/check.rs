@@ -2,8 +2,8 @@
 //!
 //! The check does what a start does before it reads weights: it reads the same files, finds the same tensors, refuses the same models.
 
-use crate::LoadError;
 use crate::checkpoint::{Inspection, joined};
+use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::model::memory;
 use crate::ops::Target;

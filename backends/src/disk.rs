@@ -1,6 +1,6 @@
 //! Files on disk. Refuses pipes, devices, files above a limit and files that change while they are read.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use memmap2::Mmap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};

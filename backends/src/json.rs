@@ -1,6 +1,6 @@
 //! Typed access to a JSON object's fields, with errors that name file, field and value.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json_memory;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};

@@ -1,6 +1,6 @@
 //! Memory that JSON takes once it is parsed, estimated before: an empty list of two bytes takes more than a hundred.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::memory_budget;
 
 /// Maximum bytes of a parsed tokenizer file. The largest known one counts 300 MB.

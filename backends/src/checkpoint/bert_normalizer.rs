@@ -4,7 +4,7 @@
 //! `handle_chinese_chars`, and keeps a normalizer of another kind. This module follows version 5.
 
 use super::tokenizer::{self, CONFIG};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::TokenizerSums;

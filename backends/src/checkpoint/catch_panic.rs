@@ -1,6 +1,6 @@
 //! Conversion of panics into errors, for libraries that panic on malformed files.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;

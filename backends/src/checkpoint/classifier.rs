@@ -3,8 +3,8 @@
 use super::capabilities::Evidence;
 use super::head::HeadSource;
 use super::metadata::Metadata;
-use crate::LoadError;
 use crate::config::MAX_LABELS;
+use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Classify, LogitActivation, Prompts};

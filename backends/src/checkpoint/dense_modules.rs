@@ -2,7 +2,7 @@
 
 use super::capabilities::{Evidence, Purpose};
 use super::st_modules::{self, DenseModule};
-use crate::LoadError;
+use crate::error::LoadError;
 
 impl Evidence<'_> {
     /// A dense module with an input of `in_features` values; without weights in a summary, or if they are not on disk.

@@ -1,6 +1,6 @@
 //! Limit on the uses of a dense layer in the routes of a model, because each use has a copy in memory.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::source::ModelFiles;
 use crate::source::modules::MODULES;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Modules of sentence-transformers that the options override.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::shown;
 use crate::source::ModelFiles;
 use crate::source::modules::Module;

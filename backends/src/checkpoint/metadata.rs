@@ -3,8 +3,8 @@
 use super::catch_panic::catch_panic;
 use super::st_texts::TextSettings;
 use super::{bert_normalizer, st_modules, tokenizer, vocab_txt};
-use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::error::LoadError;
 use crate::formats::config_json;
 use crate::formats::gguf::{self, GgufFile};
 use crate::json::Fields;

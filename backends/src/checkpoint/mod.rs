@@ -30,9 +30,9 @@ pub(crate) use st_modules::DenseModule;
 pub(crate) use sub_models::joined;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
-use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::config::derived::check_derived;
+use crate::error::LoadError;
 use crate::formats::gguf::GgufWeights;
 use crate::formats::{MappedTable, Weights};
 use crate::options::LoadOptions;

@@ -3,7 +3,7 @@
 use super::dense_places;
 use super::st_modules::config_of;
 use super::st_transformer::{self, TextOutput};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use crate::source::modules::router::RouteName;

@@ -5,7 +5,7 @@ use super::head::{HeadSource, RerankToken};
 use super::left_out;
 use super::module_list::ModuleList;
 use super::st_modules;
-use crate::LoadError;
+use crate::error::LoadError;
 use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
 use tokenizers::Tokenizer;
 

@@ -1,6 +1,6 @@
 //! Truncation of vectors in `config_sentence_transformers.json`.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 

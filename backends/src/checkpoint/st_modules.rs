@@ -1,8 +1,8 @@
 //! Files of sentence-transformers modules: pooling, dense layers, prompts.
 
-use crate::LoadError;
 use crate::config::HeadActivation;
 use crate::config::poolings::{self, POOLINGS};
+use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Pooling, Prompts};

@@ -1,7 +1,7 @@
 //! Settings for texts in the config of sentence-transformers' Transformer module.
 
 use super::{st_transformer, tokenizer};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::{Fields, shown};
 use crate::source::ModelFiles;
 use prefold_core::TokenizerSums;

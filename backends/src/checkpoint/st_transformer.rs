@@ -1,7 +1,7 @@
 //! Config of sentence-transformers' Transformer module: the output that later modules get. Its [settings for texts](super::st_texts) are
 //! read separately.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use crate::source::names::SENTENCE_CONFIGS;

@@ -3,7 +3,7 @@
 use super::dense_places;
 use super::module_list::ModuleList;
 use super::tasks::same_width;
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
 use crate::source::modules::MODULES;

@@ -4,8 +4,8 @@ use super::capabilities::Evidence;
 use super::head::Routes;
 use super::module_list::ModuleList;
 use super::st_modules::DenseModule;
-use crate::LoadError;
 use crate::config::AdapterTask;
+use crate::error::LoadError;
 use crate::source::modules::router::RouteName;
 use prefold_core::{Prompts, TaskProfile};
 

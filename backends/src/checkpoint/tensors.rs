@@ -1,9 +1,9 @@
 //! Check that all tensors of a checkpoint are present in the config's shapes.
 
 use super::head::HeadSource;
-use crate::LoadError;
 use crate::config::TransformerConfig;
 use crate::config::adapters::first_factor;
+use crate::error::LoadError;
 use crate::formats::Weights;
 
 /// Checks the tensors of the transformer and of a classifier's head by the headers of the files; no values are read.

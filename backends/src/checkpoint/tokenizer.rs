@@ -1,6 +1,6 @@
 //! Reading of `tokenizer.json`.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::json::Fields;
 use crate::json_memory;

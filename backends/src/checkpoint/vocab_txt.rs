@@ -2,7 +2,7 @@
 
 use super::bert_normalizer;
 use super::tokenizer::CONFIG;
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::BertTokenizer;
 use crate::json::Fields;

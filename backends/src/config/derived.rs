@@ -1,7 +1,7 @@
 //! Tables that are computed at load from numbers of the config. No file bounds their size, so it is checked here.
 
 use super::{PositionsConfig, RotaryConfig, TransformerConfig};
-use crate::LoadError;
+use crate::error::LoadError;
 
 /// Maximum values of all computed tables of a model: a gigabyte, as for a RoPE cache of two million positions of 128 components.
 const MAX_VALUES: usize = 1 << 28;

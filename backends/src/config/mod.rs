@@ -20,7 +20,7 @@ pub(crate) use positions::{
 };
 pub(crate) use rope::{RopeConfig, RopeScaling};
 
-use crate::LoadError;
+use crate::error::LoadError;
 use prefold_core::Folding;
 use prefold_kernels::Activation;
 

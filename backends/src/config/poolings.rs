@@ -1,6 +1,6 @@
 //! Names of poolings in files.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::Fields;
 use prefold_core::Pooling;
 

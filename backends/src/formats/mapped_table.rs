@@ -4,7 +4,7 @@
 
 use super::tensor::{check_shape, reserved};
 use super::tensor_files::{FACTORS, TensorFiles};
-use crate::LoadError;
+use crate::error::LoadError;
 use prefold_kernels::Element;
 use rayon::prelude::*;
 

@@ -15,7 +15,7 @@ pub(crate) mod wordpiece;
 pub(crate) use mapped_table::MappedTable;
 pub(crate) use tensor_files::{TensorFiles, TensorFormat};
 
-use crate::LoadError;
+use crate::error::LoadError;
 use candle_core::{Device, Tensor};
 use gguf::{ClassRows, GgufWeights};
 use half::{bf16, f16};

@@ -1,8 +1,8 @@
 //! Tensors of integers and `f64`, types that weights do not have.
 
 use super::tensor::TensorHeader;
-use crate::LoadError;
 use crate::disk::NamedFile;
+use crate::error::LoadError;
 use std::ops::Range;
 
 /// A type of numbers.

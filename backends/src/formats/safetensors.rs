@@ -1,7 +1,7 @@
 //! The header of a safetensors file.
 
 use super::tensor::{StoredType, TensorHeader};
-use crate::LoadError;
+use crate::error::LoadError;
 use prefold_kernels::Dtype as Known;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};

@@ -1,6 +1,6 @@
 //! Tensors in files: element types, their conversion, and the check of shapes.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::memory_budget;
 use half::{bf16, f16};
 use prefold_kernels::{Dtype, Element};

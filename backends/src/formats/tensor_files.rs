@@ -3,10 +3,10 @@
 use super::numbers::{Number, StoredNumbers};
 use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows, reserved};
 use super::{pytorch, safetensors};
-use crate::LoadError;
 use crate::config::adapters::{first_factor, parametrized};
 use crate::config::names::{OPTIONAL_PREFIXES, RENAMED_PREFIXES};
 use crate::disk::{FileBytes, NamedFile};
+use crate::error::LoadError;
 use crate::json::{Fields, FromField};
 use prefold_kernels::{Dtype, Element};
 use serde_json::Value;

@@ -6,8 +6,8 @@ pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod tokenizer_files;
 
-use crate::LoadError;
 use crate::disk::{self, FileBytes};
+use crate::error::LoadError;
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
 use crate::formats::{TensorFiles, TensorFormat, Weights};
 use crate::json::parse_json;

@@ -1,6 +1,6 @@
 //! File names of a model: allowed paths and size limits.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};

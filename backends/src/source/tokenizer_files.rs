@@ -1,6 +1,6 @@
 //! Tokenizer files in other formats than `tokenizer.json`.
 
-use crate::LoadError;
+use crate::error::LoadError;
 
 /// Files that a tokenizer is made from if there is no `tokenizer.json`.
 pub(crate) const VOCABULARY_FILES: [&str; 3] = ["vocab.txt", "special_tokens_map.json", "added_tokens.json"];

@@ -1,8 +1,8 @@
 //! Checks of folders that have configuration alone.
 
 use super::{copy_of, open, options, read_json, write_json};
+use crate::check::{ModelCheck, Verdict, check_model};
 use crate::options::{LoadOptions, ModelSource};
-use crate::{ModelCheck, Verdict, check_model};
 use serde_json::json;
 use std::fs;
 use std::path::Path;

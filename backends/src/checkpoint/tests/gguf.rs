@@ -3,8 +3,7 @@
 use super::{fixture, open, read_json, read_tensors, rope, tensors_of};
 use crate::checkpoint::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource};
-use crate::config::names;
-use crate::config::{RopeConfig, RopeScaling, TransformerConfig};
+use crate::config::{RopeConfig, RopeScaling, TransformerConfig, names};
 use crate::formats::Weights;
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};

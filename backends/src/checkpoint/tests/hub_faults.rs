@@ -3,7 +3,7 @@
 
 use super::hub::{COMMIT, Fault, Hub, model, open, repository};
 use super::{fixture, options};
-use crate::Verdict;
+use crate::check::Verdict;
 use crate::options::{HubModel, ModelSource};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Modules that are not supported: the refusal, and what is said where options leave them out.
 
 use super::{copy_of, options, read_json, write_json};
+use crate::check::{Verdict, check_model};
 use crate::options::{LoadOptions, ModelSource};
-use crate::{Verdict, check_model};
 use prefold_core::{Pooling, RerankRecipe, Task};
 use serde_json::json;
 use std::path::Path;

@@ -32,9 +32,9 @@ mod token_types;
 mod tokenizers;
 mod vocab_txt;
 
-use crate::LoadError;
 use crate::checkpoint::Checkpoint;
 use crate::config::{PositionsConfig, RopeConfig, TransformerConfig};
+use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::gguf::GgufWeights;
 use crate::options::{LoadOptions, ModelSource};

@@ -1,8 +1,8 @@
 //! Summaries agree with checkpoints and need no weights.
 
 use super::{copy_of, fixture, open};
+use crate::checkpoint::{ModelSummary, model_summary};
 use crate::options::ModelSource;
-use crate::{ModelSummary, model_summary};
 use prefold_core::{Folding, Rerank, Task};
 use std::fs;
 use std::path::Path;

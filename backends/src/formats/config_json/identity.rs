@@ -1,6 +1,6 @@
 //! The family of a `config.json`.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::families::{self, Family, Mark};
 use crate::json::Fields;
 use serde_json::Value;

@@ -3,8 +3,8 @@
 mod identity;
 mod refusals;
 
-use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::error::LoadError;
 use crate::formats::families;
 use crate::json::Fields;
 use identity::{FILE, Identity};

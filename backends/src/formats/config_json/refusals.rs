@@ -1,6 +1,6 @@
 //! Refusal of unsupported features in `config.json`.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::families::Must;
 use crate::json::{Fields, shown};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Adapters in `config.json`, as jina-embeddings-v3 has them.
 
-use crate::LoadError;
 use crate::config::{AdapterTask, AdaptersConfig};
+use crate::error::LoadError;
 use crate::json::Fields;
 
 /// Maximum adapters of a model, and maximum rows of a `lora_A`.

@@ -1,7 +1,7 @@
 //! Disentangled attention in `config.json`, as DeBERTa v2 and v3 have it.
 
-use crate::LoadError;
 use crate::config::{DisentangledConfig, PositionsConfig};
+use crate::error::LoadError;
 use crate::json::Fields;
 use serde_json::Value;
 

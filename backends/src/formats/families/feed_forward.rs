@@ -2,8 +2,8 @@
 
 use super::family::{Activations, Family, FfnGlu, Rule};
 use super::settings::{Settings, first_of};
-use crate::LoadError;
 use crate::config::{ExpertsConfig, FeedForwardConfig};
+use crate::error::LoadError;
 use crate::json::Fields;
 use prefold_kernels::Activation;
 

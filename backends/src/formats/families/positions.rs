@@ -3,8 +3,8 @@
 use super::disentangled;
 use super::family::{Family, Positions};
 use super::settings::Settings;
-use crate::LoadError;
 use crate::config::{DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets};
+use crate::error::LoadError;
 use crate::json::Fields;
 
 /// MPNet's distance from which all distances are alike, which no config says.

@@ -4,11 +4,11 @@ use super::family::{Family, Rule};
 use super::feed_forward::activation;
 use super::settings::{Settings, first_of};
 use super::{adapters, feed_forward, positions, windows};
-use crate::LoadError;
 use crate::config::{
     AttentionConfig, ClassifierHead, EmbeddingsConfig, MaskConfig, NormConfig, NormKind, PositionsConfig,
     TransformerConfig, poolings,
 };
+use crate::error::LoadError;
 use prefold_kernels::Activation;
 
 /// Reads the description of a transformer.

@@ -1,8 +1,8 @@
 //! Rotary embedding in `config.json`, in both spellings.
 
 use super::family::{Rotary, UNSCALED};
-use crate::LoadError;
 use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
+use crate::error::LoadError;
 use crate::json::{Fields, shown};
 
 /// The base of rotations: its field outside of the object of the scaling, and its default.

@@ -3,8 +3,8 @@
 use super::family::{Rotary, Rule};
 use super::keys::Key;
 use super::rope;
-use crate::LoadError;
 use crate::config::RotaryConfig;
+use crate::error::LoadError;
 use crate::json::Fields;
 
 /// Settings of a model. The default methods are for `config.json`; other formats replace them.

@@ -2,8 +2,8 @@
 
 use super::family::Windows;
 use super::settings::first_of;
-use crate::LoadError;
 use crate::config::MaskConfig;
+use crate::error::LoadError;
 use crate::json::Fields;
 use std::ops::Range;
 

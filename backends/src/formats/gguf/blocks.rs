@@ -1,6 +1,6 @@
 //! Conversion of the blocks of values in GGUF files.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::tensor;
 use candle_core::CpuStorage;
 use candle_core::quantized::GgmlDType;

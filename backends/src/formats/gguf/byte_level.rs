@@ -2,7 +2,7 @@
 
 use super::file::GgufFile;
 use super::tokens::{BESIDE, Token, added_tokens, failed, strings, token_at, tokens, vocab};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
 use prefold_core::{TokenizerSums, check_merges};

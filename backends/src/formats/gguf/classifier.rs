@@ -1,8 +1,8 @@
 //! Heads of classifiers and rerankers in GGUF files.
 
 use super::file::{CLASS_ROWS, GgufFile};
-use crate::LoadError;
 use crate::config::{MAX_LABELS, MaskConfig};
+use crate::error::LoadError;
 use candle_core::quantized::gguf_file::Value;
 
 /// The layer of a classifier's head before [`CLASS_ROWS`].

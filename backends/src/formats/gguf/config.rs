@@ -3,9 +3,9 @@
 use super::file::{ARCHITECTURE, CLASS_ROWS, GgufFile};
 use super::names::{Naming, layer_part};
 use super::settings::Metadata;
-use crate::LoadError;
 use crate::config::poolings::POOLINGS;
 use crate::config::{MaskConfig, TransformerConfig};
+use crate::error::LoadError;
 use crate::formats::families::{self, Family};
 use crate::json::Fields;
 use prefold_core::Pooling;

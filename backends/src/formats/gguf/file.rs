@@ -2,8 +2,8 @@
 
 use super::blocks::{decode, dtype_name};
 use super::header;
-use crate::LoadError;
 use crate::disk::{FileBytes, NamedFile};
+use crate::error::LoadError;
 use crate::formats::tensor::{check_shape, reserved};
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use prefold_kernels::Element;

@@ -2,8 +2,8 @@
 
 use super::file::{ARCHITECTURE, GgufFile};
 use super::names::Naming;
-use crate::LoadError;
 use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
+use crate::error::LoadError;
 use crate::formats::families::{Key, Rotary, Settings};
 use crate::json::Fields;
 

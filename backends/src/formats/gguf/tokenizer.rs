@@ -3,7 +3,7 @@
 use super::file::GgufFile;
 use super::tokens::BESIDE;
 use super::{byte_level, unigram, wordpiece};
-use crate::LoadError;
+use crate::error::LoadError;
 use prefold_core::TokenizerSums;
 use tokenizers::Tokenizer;
 

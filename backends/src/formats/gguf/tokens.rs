@@ -1,7 +1,7 @@
 //! Vocabulary in a GGUF file's metadata, for all kinds of tokenizers.
 
 use super::file::GgufFile;
-use crate::LoadError;
+use crate::error::LoadError;
 use candle_core::quantized::gguf_file::Value;
 use prefold_core::check_pieces;
 use tokenizers::AddedToken;

@@ -2,7 +2,7 @@
 
 use super::file::GgufFile;
 use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, token_at, tokens};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
 use candle_core::quantized::gguf_file::Value;

@@ -3,8 +3,8 @@
 use super::blocks::dtype_name;
 use super::file::{CLASS_ROWS, GgufFile};
 use super::names::Naming;
-use crate::LoadError;
 use crate::config::TransformerConfig;
+use crate::error::LoadError;
 use crate::formats::tensor::reserved;
 use prefold_kernels::Element;
 

@@ -5,7 +5,7 @@
 
 use super::file::GgufFile;
 use super::tokens::{Kind, Token, failed, token_at, tokens, vocab};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::{BertTokenizer, CONTINUES};
 use prefold_core::TokenizerSums;

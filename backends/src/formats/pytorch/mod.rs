@@ -8,7 +8,7 @@ mod state_dict;
 pub(crate) mod testing;
 
 use super::tensor::TensorHeader;
-use crate::LoadError;
+use crate::error::LoadError;
 use archive::Archive;
 use pickle::{Pickle, Value};
 use state_dict::{storages, tensors};

@@ -1,6 +1,6 @@
 //! Relative position embeddings, for disentangled attention.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::ops::device::target::Target;
 use candle_core::{Result, Storage, Tensor};
 use prefold_kernels::{DistanceRows, RowView};

@@ -1,6 +1,6 @@
 //! Biases of attention scores by distance.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::ops::device::target::Target;
 #[cfg(feature = "cuda")]
 use candle_core::Result;

@@ -1,6 +1,6 @@
 //! Checks of a device's options without opening it.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::options::{DeviceChoice, LoadOptions};
 use prefold_kernels::{Dtype, Isa, ThreadPool};
 

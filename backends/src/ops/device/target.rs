@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use super::cuda;
-use crate::LoadError;
+use crate::error::LoadError;
 #[cfg(feature = "cuda")]
 use crate::ops::device::options::check_gpu_dtype;
 #[cfg(not(feature = "cuda"))]

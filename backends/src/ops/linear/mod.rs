@@ -2,7 +2,7 @@
 
 pub(super) mod expert_rows;
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::ops::device::target::Target;
 use crate::ops::memory::weights::Vector;
 use crate::ops::pacing::pace::Pace;

@@ -1,6 +1,6 @@
 //! Short vectors of weights, on the host and on the device.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::ops::device::target::Target;
 #[cfg(feature = "cuda")]
 use candle_core::Result;

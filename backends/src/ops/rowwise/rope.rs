@@ -1,6 +1,6 @@
 //! RoPE, with the RMSNorm of q and k that some families have before it.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::ops::device::target::Target;
 use crate::ops::memory::weights::Vector;
 use crate::ops::pacing::yields::Yields;

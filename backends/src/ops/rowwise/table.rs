@@ -1,6 +1,6 @@
 //! Tables of embeddings.
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::ops::pacing::yields::Yields;
 use crate::ops::rowwise::rows::embed;
 use crate::ops::tensor::operation::{CpuOutput, CpuTensor, InPlace, Operation};

@@ -1,8 +1,7 @@
 //! The cached commit of a model, served if the hub fails.
 
 use super::{Download, FileSet, LISTING, Listing};
-use crate::LoadError;
-use crate::error::told;
+use crate::error::{LoadError, told};
 use std::path::{Path, PathBuf};
 
 impl Download<'_> {

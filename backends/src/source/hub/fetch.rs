@@ -8,7 +8,7 @@ use super::resume::Answer;
 use super::watch::{Kind, Meter, follow, lock_file};
 use super::xet::XetFile;
 use super::{Download, defaults, verify};
-use crate::LoadError;
+use crate::error::LoadError;
 use reqwest::Url;
 use std::fs;
 use std::io::{Seek, Write};

@@ -1,8 +1,8 @@
 //! Folders of a repository that have tensors or modules.
 
 use super::{CONFIG, Download, Listing};
-use crate::LoadError;
 use crate::disk;
+use crate::error::LoadError;
 use crate::formats::TensorFormat;
 use crate::source::modules::router::Router;
 use crate::source::modules::ways::{Way, Ways};

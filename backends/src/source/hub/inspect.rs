@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::resume::Answer;
 use super::watch::{Kind, Meter, follow, lock_model};
 use super::{Download, FileSet, Listing, blocking, read_json};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::{TensorFormat, safetensors};
 use crate::options::HubModel;

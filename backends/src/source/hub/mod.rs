@@ -19,8 +19,8 @@ mod verify;
 mod watch;
 mod xet;
 
-use crate::LoadError;
 use crate::disk;
+use crate::error::LoadError;
 use crate::error::told;
 use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;

@@ -1,7 +1,7 @@
 //! Downloads of models in named tensors.
 
 use super::{CONFIG, Download, Listing, read_json};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::formats::TensorFormat;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

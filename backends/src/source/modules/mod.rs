@@ -3,7 +3,7 @@
 pub(crate) mod router;
 pub(crate) mod ways;
 
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::{Fields, parse_json};
 use crate::source::names::{check_inside, inside, module_folder};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! Asym.
 
 use super::{ListFiles, Module};
-use crate::LoadError;
+use crate::error::LoadError;
 use crate::json::{Fields, names_in_order, parse_json};
 use crate::source::names::inside;
 

@@ -5,7 +5,7 @@
 
 use super::router::{RouteName, Router};
 use super::{ListFiles, Module};
-use crate::LoadError;
+use crate::error::LoadError;
 
 /// The ways of a model by the number of the task; number 0 is for texts without a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
