@@ -144,6 +144,20 @@ mod tests {
     }
 
     #[test]
+    fn every_output_of_a_set_counts() {
+        let limits = ResponseLimits::new(&embedder(), 500);
+        let held = |wanted| {
+            let mut cost = limits.cost(wanted, share(1));
+            cost.grow(Rows::Sequence, 2, "inputs").unwrap();
+            cost.grow(Rows::Token, 5, "inputs").unwrap();
+            cost.into_share().held()
+        };
+        let [both, one, other] =
+            [Outputs::EMBEDDING.and(Outputs::TOKENS), Outputs::EMBEDDING, Outputs::TOKENS].map(held);
+        assert_eq!((both, one), (one + other, 2 * (DIM * 4 + VECTOR_OVERHEAD)));
+    }
+
+    #[test]
     fn responses_are_refused_while_other_requests_hold_the_limit() {
         let quota = Quota::new(1000, Resource::BufferedBytes);
         let limits = ResponseLimits::new(&embedder(), 500);

@@ -150,3 +150,7 @@ impl FromIterator<(OutputKind, Values)> for Output {
         output
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/outputs.rs"]
+mod tests;
