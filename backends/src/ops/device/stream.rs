@@ -1,7 +1,7 @@
 //! The stream that a thread's operations go to.
 
 #[cfg(feature = "cuda")]
-use {super::cuda, std::sync::Arc};
+use {crate::ops::tensor::cuda, std::sync::Arc};
 
 /// Priority of an interrupting backend's work on its device; see `StreamPriority` of `prefold-kernels`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

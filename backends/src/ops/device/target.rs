@@ -1,7 +1,5 @@
 //! The device of a model and the types that it computes in.
 
-#[cfg(feature = "cuda")]
-use super::cuda;
 use crate::error::LoadError;
 #[cfg(feature = "cuda")]
 use crate::ops::device::options::check_gpu_dtype;
@@ -10,6 +8,8 @@ use crate::ops::device::options::no_cuda;
 use crate::ops::device::options::{check_cpu, check_no_replicas, kernels_refused};
 use crate::ops::device::skip::Skip;
 use crate::ops::device::stream::{Priority, Stream};
+#[cfg(feature = "cuda")]
+use crate::ops::tensor::cuda;
 use crate::ops::tensor::storage::candle_dtype;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};

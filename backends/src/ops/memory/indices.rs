@@ -6,7 +6,7 @@ use crate::ops::tensor::operation::{CpuOutput, CpuTensor, CudaOutput, CudaTensor
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 #[cfg(feature = "cuda")]
-use {super::Buffer, prefold_kernels::cuda::Pinned, std::cell::RefCell};
+use {super::buffer::Buffer, prefold_kernels::cuda::Pinned, std::cell::RefCell};
 
 /// Lists of indices, one after another.
 #[derive(Debug, Default)]
