@@ -32,7 +32,7 @@ use model::backend::TransformerBackend;
 use model::replicas::WithInterrupting;
 use model::routed::RoutedBackend;
 use ops::Target;
-use prefold_core::{Folding, Interrupting, LoadedModel, ModelBackend, Replica};
+use prefold_core::{Folding, Interrupting, LoadedModel, ModelBackend, NonEmpty, Replica};
 use prefold_kernels::ThreadPool;
 use std::sync::Arc;
 
@@ -53,18 +53,12 @@ pub fn check_device(options: &LoadOptions) -> Result<(), LoadError> {
 pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
     let checkpoints = Checkpoint::open_all(options)?;
     let teams = teams(options.cpu_replicas);
-    let mut replicas = load_replicas(&checkpoints, options, |part| part.replicate(&teams))?.into_iter();
-    let mut tokenizers = checkpoints.into_iter().map(|checkpoint| checkpoint.tokenizer);
-    let (Some(Replica { backend, interrupting }), Some(tokenizer)) = (replicas.next(), tokenizers.next()) else {
+    let mut replicas = load_replicas(&checkpoints, options, |sub_model| sub_model.replicate(&teams))?.into_iter();
+    let tokenizers = NonEmpty::collect(checkpoints.into_iter().map(|checkpoint| checkpoint.tokenizer));
+    let (Some(Replica { backend, interrupting }), Some(tokenizers)) = (replicas.next(), tokenizers) else {
         return Err(LoadError::Options("the model has no modules".to_owned()));
     };
-    Ok(LoadedModel {
-        backend,
-        interrupting,
-        replicas: replicas.collect(),
-        tokenizer,
-        further_tokenizers: tokenizers.collect(),
-    })
+    Ok(LoadedModel { backend, interrupting, replicas: replicas.collect(), tokenizers })
 }
 
 /// Loads a model once, as [`load`] does, and returns a backend for each mode. The backends share the weights, have their own buffers, and
@@ -75,7 +69,7 @@ pub fn load(options: &LoadOptions) -> Result<LoadedModel, LoadError> {
 pub fn load_in_modes(options: &LoadOptions, modes: &[AttentionMode]) -> Result<Vec<ModelBackend>, LoadError> {
     let options = LoadOptions { cpu_replicas: 1, ..options.clone() };
     let checkpoints = Checkpoint::open_all(&options)?;
-    let replicas = load_replicas(&checkpoints, &options, |part| part.in_modes(modes))?;
+    let replicas = load_replicas(&checkpoints, &options, |sub_model| sub_model.in_modes(modes))?;
     Ok(replicas.into_iter().map(|replica| replica.backend).collect())
 }
 
@@ -86,12 +80,12 @@ fn load_replicas(
     replicate: impl Fn(TransformerBackend) -> Result<Vec<WithInterrupting<TransformerBackend>>, LoadError>,
 ) -> Result<Vec<Replica>, LoadError> {
     let backends = TransformerBackend::load_all(checkpoints, options)?.into_iter();
-    let parts: Vec<Vec<_>> = backends.map(replicate).collect::<Result<_, _>>()?;
+    let sub_models: Vec<Vec<_>> = backends.map(replicate).collect::<Result<_, _>>()?;
     let folding = checkpoints.first().map(|checkpoint| checkpoint.config.attention.mask.folding());
-    let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    let mut sub_models: Vec<_> = sub_models.into_iter().map(Vec::into_iter).collect();
     let replica = || {
         let (mut backends, mut due, mut urgent) = (Vec::new(), Vec::new(), Vec::new());
-        for WithInterrupting { backend, interrupting } in parts.iter_mut().filter_map(Iterator::next) {
+        for WithInterrupting { backend, interrupting } in sub_models.iter_mut().filter_map(Iterator::next) {
             backends.push(backend);
             let [of_due, of_urgent] = interrupting.map_or([None, None], |both| both.map(Some));
             due.extend(of_due);
@@ -107,14 +101,13 @@ fn load_replicas(
 }
 
 /// The backend of a model from the backends of its sub-models; `None` without any.
-fn joined(parts: Vec<TransformerBackend>, folding: Option<Folding>) -> Option<ModelBackend> {
-    let mut parts = parts.into_iter();
-    let (first, others) = (parts.next()?, parts.collect::<Vec<_>>());
-    Some(match folding {
-        _ if !others.is_empty() => ModelBackend::Whole(Box::new(RoutedBackend::new(first, others))),
-        Some(Folding::Prefix) => ModelBackend::Prefix(Box::new(first)),
-        Some(Folding::Whole) | None => ModelBackend::Whole(Box::new(first)),
-    })
+fn joined(sub_models: Vec<TransformerBackend>, folding: Option<Folding>) -> Option<ModelBackend> {
+    let sub_models = NonEmpty::collect(sub_models)?;
+    if sub_models.len() > 1 {
+        return Some(ModelBackend::Whole(Box::new(RoutedBackend::new(sub_models))));
+    }
+    let only = Box::new(sub_models.into_first());
+    Some(if folding == Some(Folding::Prefix) { ModelBackend::Prefix(only) } else { ModelBackend::Whole(only) })
 }
 
 /// Threads for each of `count` replicas, which share the cores evenly; empty for a single backend, which runs on its caller's threads.

@@ -2,6 +2,7 @@
 
 use crate::capabilities::Capabilities;
 use crate::error::BackendError;
+use crate::non_empty::NonEmpty;
 use crate::outputs::{Output, Outputs, Rows};
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
@@ -50,9 +51,9 @@ pub trait Backend: Send {
     /// Fails as a whole; no partial results. [`BackendError::Stopped`] if a yield point stops the pass.
     fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError>;
 
-    /// Time of each sub-model in the last pass, in the order of [`ModelInfo::parts`], without work at yield points. Empty for a model
+    /// Time of each sub-model in the last pass, in the order of [`ModelInfo::sub_models`], without work at yield points. Empty for a model
     /// without sub-models.
-    fn part_times(&self) -> &[Duration] {
+    fn sub_model_times(&self) -> &[Duration] {
         &[]
     }
 }
@@ -275,7 +276,7 @@ pub struct SubModelMap(Arc<[usize]>);
 
 impl SubModelMap {
     /// Index of the sub-model for texts of a task; 0 if the model does not have the task.
-    pub fn part(&self, TaskId(number): TaskId) -> usize {
+    pub fn sub_model(&self, TaskId(number): TaskId) -> usize {
         self.0.get(usize::from(number)).copied().unwrap_or(0)
     }
 
@@ -295,10 +296,8 @@ pub struct ModelInfo {
     pub model_type: String,
     /// The answers that the model can give.
     pub capabilities: Arc<Capabilities>,
-    /// Token ids must be below this.
-    pub vocab_size: usize,
-    /// Number of token types; fewer than two for models without types.
-    pub token_types: usize,
+    /// Limits of each sub-model; most models have one.
+    pub sub_models: NonEmpty<TokenLimits>,
     /// Data type of the weights in products: `float32`, `bfloat16`, `float16` or `int8`.
     pub dtype: &'static str,
     /// Reason for this data type.
@@ -311,8 +310,6 @@ pub struct ModelInfo {
     pub int8: Option<Int8Report>,
     /// Memory of an input on its way through the layers.
     pub input_memory: InputMemory,
-    /// Limits of the sub-models after the first.
-    pub further_parts: Vec<TokenLimits>,
     /// `cpu` or `cuda:0`.
     pub device: String,
     /// Attention over a compacted batch, `ragged` or `compact`; `full` without a causal mask.
@@ -321,31 +318,25 @@ pub struct ModelInfo {
 
 impl ModelInfo {
     /// Limits of the first sub-model.
-    pub fn first_part(&self) -> TokenLimits {
-        let max_input_length = self.capabilities.max_input_length;
-        TokenLimits { vocab_size: self.vocab_size, token_types: self.token_types, max_input_length }
-    }
-
-    /// Limits of all sub-models.
-    pub fn parts(&self) -> impl Iterator<Item = TokenLimits> {
-        std::iter::once(self.first_part()).chain(self.further_parts.iter().copied())
+    pub const fn limits(&self) -> &TokenLimits {
+        self.sub_models.first()
     }
 
     /// Sub-model for the texts of each task.
-    pub fn part_map(&self) -> SubModelMap {
+    pub fn sub_model_map(&self) -> SubModelMap {
         let tasks = self.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
-        SubModelMap(std::iter::once(0).chain(tasks.map(|task| task.part)).collect())
+        SubModelMap(std::iter::once(0).chain(tasks.map(|task| task.sub_model)).collect())
     }
 
     /// Longest input of any sub-model in tokens.
     pub fn longest_input(&self) -> usize {
-        self.parts().map(|part| part.max_input_length).max().unwrap_or(0)
+        self.sub_models.iter().map(|sub_model| sub_model.max_input_length).max().unwrap_or(0)
     }
 
     /// Limits the inputs of all sub-models to a number of tokens.
     pub(crate) fn limit_inputs(&mut self, tokens: usize) {
-        let first = &mut Arc::make_mut(&mut self.capabilities).max_input_length;
-        let further = self.further_parts.iter_mut().map(|part| &mut part.max_input_length);
-        std::iter::once(first).chain(further).for_each(|limit| *limit = tokens.min(*limit));
+        let of_first = &mut Arc::make_mut(&mut self.capabilities).max_input_length;
+        let of_each = self.sub_models.iter_mut().map(|sub_model| &mut sub_model.max_input_length);
+        std::iter::once(of_first).chain(of_each).for_each(|limit| *limit = tokens.min(*limit));
     }
 }

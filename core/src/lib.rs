@@ -12,6 +12,7 @@ mod error;
 mod execute;
 mod flow;
 pub mod metrics;
+mod non_empty;
 mod outputs;
 mod plan;
 mod postprocess;
@@ -19,8 +20,6 @@ mod request;
 mod response;
 mod schedule;
 mod shown;
-#[cfg(test)]
-mod test_support;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tokenizer_limits;
@@ -43,6 +42,7 @@ pub use engine::loaded_model::LoadedModel;
 pub use engine::pauses::{Pauses, drop_aside};
 pub use error::{BackendError, Error, FairPart, Resource};
 pub use flow::{Account, Priority};
+pub use non_empty::NonEmpty;
 pub use outputs::{Output, OutputKind, Outputs, Values};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};

@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::testing::{self, FakeBackend, Fate};
 use prefold_core::{
-    Capabilities, Classify, Embed, Engine, EngineConfig, InputMemory, LoadedModel, ModelInfo, Prompts, StartError,
-    TaskProfile,
+    Capabilities, Classify, Embed, Engine, EngineConfig, InputMemory, LoadedModel, ModelInfo, NonEmpty, Prompts,
+    StartError, TaskProfile, TokenLimits,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,10 +104,17 @@ impl Setup {
         let max_input_length = self.capabilities.max_input_length;
         let info = testing::info(self.capabilities.clone(), max_input_length);
         let (fate, gate) = (self.fate, self.gate.clone());
-        let backend = FakeBackend::scripted(ModelInfo { vocab_size: 1024, input_memory, ..info }, move |_, _, _| {
-            gate.iter().for_each(|gate| gate.pass());
-            Ok(fate)
-        });
+        let backend = FakeBackend::scripted(
+            ModelInfo {
+                sub_models: NonEmpty::one(TokenLimits { vocab_size: 1024, ..*info.limits() }),
+                input_memory,
+                ..info
+            },
+            move |_, _, _| {
+                gate.iter().for_each(|gate| gate.pass());
+                Ok(fate)
+            },
+        );
         self.try_over(testing::model(backend, testing::tokenizer("qwen3-tiny")))
     }
 

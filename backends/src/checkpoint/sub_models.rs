@@ -86,7 +86,7 @@ pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> C
         if let (Some(embed), Some(other)) = (&mut joined.embed, &part.embed) {
             embed.token_dim = embed.token_dim.max(other.token_dim);
             let length_of = |task: &str| other.tasks.iter().find(|it| it.task == task)?.max_input_length;
-            for task in embed.tasks.iter_mut().filter(|task| task.part == index) {
+            for task in embed.tasks.iter_mut().filter(|task| task.sub_model == index) {
                 task.max_input_length = length_of(&task.task);
                 task.excludes_prompts = other.prompts.excluded;
             }

@@ -30,10 +30,10 @@ impl Evidence<'_> {
             let problem = "a Router in a model with adapters";
             return Err(LoadError::unsupported("modules.json", problem, "one of the two"));
         }
-        let tasks = (1..).zip(&list.tasks).map(|(number, (task, part))| TaskProfile {
+        let tasks = (1..).zip(&list.tasks).map(|(number, (task, sub_model))| TaskProfile {
             task: task.clone(),
             instruction: instruction(task, prompts).to_owned(),
-            part: *part,
+            sub_model: *sub_model,
             excludes_prompts: prompts.excluded,
             normalizes: list.normalizes(number),
             max_input_length: self.metadata.texts.length_of(task),

@@ -16,8 +16,8 @@ use crate::ops::{self, Target, Uploader, Yields};
 use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, PrefixBackend, RadixPlan, RaggedBatch,
-    Stopped, TooLarge, Uninterrupted, YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, PrefixBackend, RadixPlan,
+    RaggedBatch, Stopped, TokenLimits, TooLarge, Uninterrupted, YieldPoint,
 };
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl TransformerBackend {
 
     /// Measures the int8 error of each linear layer.
     fn measure_int8(&mut self, checkpoint: &Checkpoint) -> Int8Report {
-        let (vocab_size, max_tokens) = (self.info.vocab_size, self.info.capabilities.max_input_length);
+        let (vocab_size, max_tokens) = (self.info.limits().vocab_size, self.info.capabilities.max_input_length);
         let batch = sensitive::calibration_batch(&checkpoint.tokenizer, vocab_size, max_tokens);
         if batch.ragged.num_sequences() > 0 {
             // A pass that fails has measured the layers before the failure.
@@ -130,6 +130,11 @@ impl TransformerBackend {
         if !target.warnings().is_empty() {
             Arc::make_mut(&mut capabilities).warnings.extend_from_slice(target.warnings());
         }
+        let limits = TokenLimits {
+            vocab_size: config.vocab_size,
+            token_types: *token_types,
+            max_input_length: capabilities.max_input_length,
+        };
         let (kernels, kernels_reason) = target.kernels();
         // Forward passes run on another thread, and free memory is measured next.
         target.synchronize()?;
@@ -156,15 +161,13 @@ impl TransformerBackend {
             info: ModelInfo {
                 model_type: config.model_type.clone(),
                 capabilities,
-                vocab_size: config.vocab_size,
-                token_types: *token_types,
+                sub_models: NonEmpty::one(limits),
                 dtype: target.dtype().as_str(),
                 dtype_reason: target.dtype_reason().to_owned(),
                 kernels,
                 kernels_reason,
                 int8: None,
                 input_memory: memory::of_inputs(config, &target),
-                further_parts: vec![],
                 device: target.name().to_owned(),
                 attention: attention_name(config, options.attention),
             },
@@ -178,13 +181,14 @@ impl TransformerBackend {
     fn with_head(&self, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         let head = Head::load(&checkpoint.config, &checkpoint.weights, &checkpoint.head)?;
         let capabilities = Arc::clone(&checkpoint.capabilities);
+        let limits = TokenLimits { max_input_length: capabilities.max_input_length, ..*self.info.limits() };
         Ok(Self {
             transformer: self.transformer.replica(&self.target)?,
             layouts: LayoutBuilder { pooling: head.pooling().to_vec(), ..self.layouts.replica(&self.target)? },
             head: Arc::new(head),
             target: self.target.clone(),
             footprint: self.footprint,
-            info: ModelInfo { capabilities, int8: None, ..self.info.clone() },
+            info: ModelInfo { capabilities, sub_models: NonEmpty::one(limits), int8: None, ..self.info.clone() },
             team: None,
             max_reserved: MAX_RESERVED,
         })

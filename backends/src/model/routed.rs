@@ -3,38 +3,37 @@
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, Output, SubModelMap, TooLarge, YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, SubModelMap, TooLarge,
+    YieldPoint,
 };
 use std::time::{Duration, Instant};
 
 /// Backends of the sub-models, one of which computes at a time. Each sequence of a batch is passed to its sub-model.
 #[derive(Debug)]
 pub(crate) struct RoutedBackend {
-    parts: Vec<TransformerBackend>,
-    part_map: SubModelMap,
+    sub_models: NonEmpty<TransformerBackend>,
+    sub_model_map: SubModelMap,
     info: ModelInfo,
     /// Time of each sub-model in the last pass, without the batches at its yield points.
     times: Vec<Duration>,
 }
 
 impl RoutedBackend {
-    /// A backend over the first sub-model, which takes the texts without a task, and the others.
-    pub(crate) fn new(first: TransformerBackend, others: Vec<TransformerBackend>) -> Self {
-        let mut info = first.info().clone();
-        let infos = || others.iter().map(Backend::info);
+    /// A backend over sub-models, the first of which takes the texts without a task.
+    pub(crate) fn new(mut sub_models: NonEmpty<TransformerBackend>) -> Self {
+        let mut info = sub_models.first().info().clone();
+        let infos = || sub_models.iter().map(Backend::info);
         for other in infos().map(|info| &info.model_type) {
             if !info.model_type.split(", ").any(|known| known == other) {
                 info.model_type = format!("{}, {other}", info.model_type);
             }
         }
-        info.capabilities = joined([first.info()].into_iter().chain(infos()).map(|info| &*info.capabilities)).into();
-        info.further_parts = infos().map(ModelInfo::first_part).collect();
-        info.int8 = joined_reports([first.info()].into_iter().chain(infos()).filter_map(|info| info.int8.as_ref()));
-        let mut parts = vec![first];
-        parts.extend(others);
-        let count = parts.len();
-        parts.iter_mut().for_each(|part| part.max_reserved /= count);
-        Self { parts, part_map: info.part_map(), info, times: vec![Duration::ZERO; count] }
+        info.capabilities = joined(infos().map(|info| &*info.capabilities)).into();
+        info.sub_models = NonEmpty::collect(infos().map(|info| *info.limits())).unwrap_or(info.sub_models);
+        info.int8 = joined_reports(infos().filter_map(|info| info.int8.as_ref()));
+        let count = sub_models.len();
+        sub_models.iter_mut().for_each(|sub_model| sub_model.max_reserved /= count);
+        Self { sub_models, sub_model_map: info.sub_model_map(), info, times: vec![Duration::ZERO; count] }
     }
 }
 
@@ -44,24 +43,24 @@ impl Backend for RoutedBackend {
     }
 
     fn needed_bytes(&self, limits: BatchLimits) -> usize {
-        self.parts.iter().map(|part| part.needed_bytes(limits)).sum()
+        self.sub_models.iter().map(|sub_model| sub_model.needed_bytes(limits)).sum()
     }
 
     fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
-        self.parts.iter().try_for_each(|part| part.check_limits(limits, others))
+        self.sub_models.iter().try_for_each(|sub_model| sub_model.check_limits(limits, others))
     }
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
-        self.parts.iter_mut().try_for_each(|part| part.reserve(limits))
+        self.sub_models.iter_mut().try_for_each(|sub_model| sub_model.reserve(limits))
     }
 
     fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
         let count = batch.ragged.num_sequences();
         let mut outputs: Vec<(usize, Output)> = Vec::with_capacity(count);
         self.times.fill(Duration::ZERO);
-        for (index, (part, time)) in self.parts.iter_mut().zip(&mut self.times).enumerate() {
+        for (index, (sub_model, time)) in self.sub_models.iter_mut().zip(&mut self.times).enumerate() {
             let (start, away) = (Instant::now(), yields.away());
-            let is_own = |&b: &usize| self.part_map.part(batch.ragged.tasks()[b]) == index;
+            let is_own = |&b: &usize| self.sub_model_map.sub_model(batch.ragged.tasks()[b]) == index;
             let sequences: Vec<usize> = (0..count).filter(is_own).collect();
             if sequences.is_empty() {
                 continue;
@@ -72,14 +71,14 @@ impl Backend for RoutedBackend {
                 pushed.map_err(|error| BackendError::Contract(error.to_string()))?;
                 own.wanted.push(batch.wanted[b]);
             }
-            outputs.extend(sequences.into_iter().zip(part.forward(&own, yields)?));
+            outputs.extend(sequences.into_iter().zip(sub_model.forward(&own, yields)?));
             *time = start.elapsed().saturating_sub(yields.away().saturating_sub(away));
         }
         outputs.sort_by_key(|(b, _)| *b);
         Ok(outputs.into_iter().map(|(_, output)| output).collect())
     }
 
-    fn part_times(&self) -> &[Duration] {
+    fn sub_model_times(&self) -> &[Duration] {
         &self.times
     }
 }

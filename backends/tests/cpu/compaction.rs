@@ -29,7 +29,7 @@ fn two_hundred_random_batches_agree_with_compaction_on_and_off() {
     for name in EMBEDDING_FIXTURES {
         let mut rng = StdRng::seed_from_u64(7);
         let mut models = ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..options(fixture(name)) }));
-        let vocab_size = models[0].backend.info().vocab_size as u32;
+        let vocab_size = models[0].backend.info().limits().vocab_size as u32;
         let mut shared = 0;
         for round in 0..200 {
             let sequences = sharing_tree(&mut rng, vocab_size);

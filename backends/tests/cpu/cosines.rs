@@ -47,7 +47,8 @@ fn the_built_in_model_points_the_same_way() {
     for (dtype, least) in TYPES {
         let mut model = load(&LoadOptions { dtype: Some(dtype), ..options(directory.clone()) });
         for case in cases(&expected, "texts") {
-            let sequence = model.tokenizer.encode(case["text"].as_str().unwrap(), true).unwrap().get_ids().to_vec();
+            let sequence =
+                model.tokenizers.first().encode(case["text"].as_str().unwrap(), true).unwrap().get_ids().to_vec();
             let found = run(&mut model.backend, &[sequence], Compaction::Off);
             let cosine = cosine(&found[0][..32], &floats(&case["embedding_first32"]));
             assert!(cosine >= least, "{dtype}, {}: cosine {cosine}", case["text"]);

@@ -91,14 +91,14 @@ fn tokenizers_and_their_templates() {
         let model = load(&options(fixture(name)));
         let cases = |key: &str| expected[key].as_array().cloned().unwrap_or_default();
         for case in cases("cases").iter().filter(|case| case["prompt_name"].is_null() && case["task"].is_null()) {
-            let encoding = model.tokenizer.encode(case["text"].as_str().unwrap(), true).unwrap();
+            let encoding = model.tokenizers.first().encode(case["text"].as_str().unwrap(), true).unwrap();
             assert_eq!(encoding.get_ids(), ids(case), "{name}, {}", case["name"]);
         }
         for case in cases("pair_ids").iter().chain(&cases("pair_cases")) {
             let [text, pair] = ["text", "text_pair"].map(|key| case[key].as_str().unwrap());
-            let encoding = model.tokenizer.encode((text, pair), true).unwrap();
+            let encoding = model.tokenizers.first().encode((text, pair), true).unwrap();
             assert_eq!(encoding.get_ids(), ids(case), "{name}, {}", case["name"]);
-            if model.backend.info().token_types > 1 {
+            if model.backend.info().limits().token_types > 1 {
                 let found = Tokens::new(encoding.get_ids().to_vec());
                 let found = found.with_token_types(encoding.get_type_ids().to_vec()).unwrap();
                 assert_eq!(found, tokens(case), "{name}, {}", case["name"]);
@@ -141,12 +141,12 @@ fn check_same_bits(name: &str, dtype: Dtype, pooling: Option<Pooling>) {
     proptest!(ProptestConfig::with_cases(4), |(mut sequences in sequences(), rotation in 0usize..8)| {
         let model = &mut *model.borrow_mut();
         let info = model.backend.info();
-        if info.token_types < 2 {
+        if info.limits().token_types < 2 {
             sequences.iter_mut().for_each(|tokens| *tokens = Tokens::new(tokens.input_ids().to_vec()));
         }
-        let vocab_size = info.parts().map(|part| part.vocab_size as u32).min().unwrap();
-        let longest = info.parts().map(|part| part.max_input_length).min().unwrap();
-        if !info.further_parts.is_empty() {
+        let vocab_size = info.sub_models.iter().map(|part| part.vocab_size as u32).min().unwrap();
+        let longest = info.sub_models.iter().map(|part| part.max_input_length).min().unwrap();
+        if info.sub_models.len() > 1 {
             let ids = |tokens: &Tokens| tokens.input_ids().iter().take(longest).map(|id| id % vocab_size).collect();
             sequences.iter_mut().for_each(|tokens| *tokens = Tokens::new(ids(tokens)));
         }
@@ -213,7 +213,8 @@ fn nomic_from_gguf_is_the_same_model() {
     let mut published = load(&options(fixture("nomic-tiny")));
     assert_eq!(values(&mut converted, &sequences), values(&mut published, &sequences));
     let text = "How do I lock a file?";
-    let ids = |model: &prefold_core::LoadedModel| model.tokenizer.encode(text, true).unwrap().get_ids().to_vec();
+    let ids =
+        |model: &prefold_core::LoadedModel| model.tokenizers.first().encode(text, true).unwrap().get_ids().to_vec();
     assert_eq!(ids(&converted), ids(&published));
     assert_eq!(converted.backend.info().capabilities.max_input_length, 2048);
 }
@@ -277,7 +278,7 @@ fn the_pooler_is_the_embedding_where_sentence_transformers_takes_it() {
     };
     let directory = with_pooler("bert-mean-tiny", "sentence_embedding");
     let mut model = load(&options(directory.path().to_owned()));
-    let tokens = |text: &str| Tokens::new(model.tokenizer.encode(text, true).unwrap().get_ids().to_vec());
+    let tokens = |text: &str| Tokens::new(model.tokenizers.first().encode(text, true).unwrap().get_ids().to_vec());
     // By sentence-transformers 6.2.0 from these files.
     let expected = [
         ("How do I lock a file?", [-0.1662336, 0.1013091, 0.00881746, -0.17913558, -0.08236413, 0.01324681]),

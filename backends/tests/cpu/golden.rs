@@ -159,7 +159,7 @@ fn the_built_in_model() {
         let mut model = load(&LoadOptions { attention, ..options(directory.clone()) });
         for (case, sequence) in texts.iter().zip(&sequences) {
             let text = case["text"].as_str().unwrap();
-            assert_eq!(model.tokenizer.encode(text, true).unwrap().get_ids(), sequence);
+            assert_eq!(model.tokenizers.first().encode(text, true).unwrap().get_ids(), sequence);
         }
         run_every_way(&mut model.backend, &sequences, |way, i, found| {
             let what = format!("{}, {attention:?}, {way}", texts[i]["text"]);

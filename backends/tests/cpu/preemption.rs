@@ -112,7 +112,7 @@ fn failures_of_either_pass_leave_the_other_as_it_is() {
         let rng = &mut StdRng::seed_from_u64(13);
         let (mut backend, [mut due, _]) = backends(name, Dtype::Float32, AttentionMode::Compact);
         let [case, other] = [(); 2].map(|()| Case::random(&mut backend, rng, 3));
-        let vocab = backend.info().parts().map(|part| part.vocab_size).max().unwrap() as u32;
+        let vocab = backend.info().sub_models.iter().map(|part| part.vocab_size).max().unwrap() as u32;
         let (batch, _) = batch(&[vec![1, vocab, 1]], Compaction::Off, other.batch.wanted[0]);
         let unknown = Case { batch, plan: None, expected: vec![] };
         let (points, inner) = (count(&case, &mut backend), count(&other, &mut due));
@@ -171,8 +171,8 @@ fn times_of_parts_are_without_what_ran_at_yield_points() {
     let start = Instant::now();
     backend.forward_yielding(&batch, None, &mut yields).unwrap();
     let (all, away) = (start.elapsed(), yields.away());
-    let parts: Duration = backend.part_times().iter().sum();
+    let parts: Duration = backend.sub_model_times().iter().sum();
     assert!(away > Duration::from_millis(50), "{away:?}");
-    assert!(backend.part_times().iter().all(|time| !time.is_zero()), "{:?}", backend.part_times());
+    assert!(backend.sub_model_times().iter().all(|time| !time.is_zero()), "{:?}", backend.sub_model_times());
     assert!(parts <= all - away, "{parts:?} of {all:?}, {away:?} away");
 }

@@ -58,17 +58,17 @@ fn each_part_has_its_tokenizer_and_its_limits() {
         let expected = expected(&fixture(name));
         let model = load(&options(fixture(name)));
         let info = model.backend.info();
-        let found: Vec<usize> = info.parts().map(|part| part.max_input_length).collect();
+        let found: Vec<usize> = info.sub_models.iter().map(|part| part.max_input_length).collect();
         assert_eq!((found, model.backend.folding()), (limits, Folding::Whole), "{name}");
         let embed = info.capabilities.embed.as_ref().unwrap();
         assert!(embed.task_names().eq(expected["tasks"].as_array().unwrap().iter().map(|it| it.as_str().unwrap())));
-        let tokenizers: Vec<_> = [&model.tokenizer].into_iter().chain(&model.further_tokenizers).collect();
+        let tokenizers: Vec<_> = model.tokenizers.iter().collect();
         for case in cases(&expected, "cases") {
             let task = embed.tasks.iter().find(|it| case["task"] == *it.task);
-            let (part, prompt) = task.map_or((0, ""), |it| (it.part, &it.instruction));
+            let (part, prompt) = task.map_or((0, ""), |it| (it.sub_model, &it.instruction));
             let text = [prompt, case["text"].as_str().unwrap()].concat();
             let encoding = tokenizers[part].encode(text, true).unwrap();
-            if encoding.len() <= info.parts().nth(part).unwrap().max_input_length {
+            if encoding.len() <= info.sub_models.iter().nth(part).unwrap().max_input_length {
                 assert_eq!(encoding.get_ids(), ids(case), "{name}, {}", case["name"]);
             }
         }
@@ -79,14 +79,15 @@ fn each_part_has_its_tokenizer_and_its_limits() {
 fn each_part_says_how_long_it_took() {
     for name in ["router-encoders-tiny", "router-static-tiny"] {
         let mut model = load(&options(fixture(name)));
-        let parts = model.backend.info().part_map();
+        let parts = model.backend.info().sub_model_map();
         let expected = expected(&fixture(name));
         let sequences = sequences(&model, cases(&expected, "cases"));
-        let (first, second): (Vec<_>, Vec<_>) = sequences.iter().cloned().partition(|it| parts.part(it.task()) == 0);
+        let (first, second): (Vec<_>, Vec<_>) =
+            sequences.iter().cloned().partition(|it| parts.sub_model(it.task()) == 0);
         for (sequences, ran) in [(&sequences, [true, true]), (&first, [true, false]), (&second, [false, true])] {
             values(&mut model, sequences);
             assert_eq!(
-                model.backend.part_times().iter().map(|time| !time.is_zero()).collect::<Vec<_>>(),
+                model.backend.sub_model_times().iter().map(|time| !time.is_zero()).collect::<Vec<_>>(),
                 ran,
                 "{name}"
             );
@@ -94,7 +95,7 @@ fn each_part_says_how_long_it_took() {
     }
     let mut model = load(&options(fixture("asym-tiny")));
     values(&mut model, &[Tokens::new(vec![1])]);
-    assert!(model.backend.part_times().is_empty());
+    assert!(model.backend.sub_model_times().is_empty());
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn an_encoder_that_routes_share_is_loaded_once() {
     });
     let directory = with_structure(structure, json!({"default_route": "document"}));
     let mut model = load(&options(directory.path().to_owned()));
-    assert!(model.backend.info().further_parts.is_empty() && model.further_tokenizers.is_empty());
+    assert!(model.backend.info().sub_models.len() == 1 && model.tokenizers.len() == 1);
     let expected = expected(&fixture("router-encoders-tiny"));
     for case in cases(&expected, "cases").iter().filter(|case| case["task"] == "query") {
         let of_task = |model: &mut LoadedModel, task: &Value| {
@@ -215,7 +216,7 @@ fn routes_behind_a_pooler_are_of_one_part() {
     };
     let routed = with_modules(&[module("2_Asym", "Asym")]);
     let mut model = load(&options(routed.path().to_owned()));
-    assert!(model.backend.info().further_parts.is_empty() && model.further_tokenizers.is_empty());
+    assert!(model.backend.info().sub_models.len() == 1 && model.tokenizers.len() == 1);
     let ids = ids(&cases(&expected(&fixture("asym-tiny")), "cases")[0]);
     let of_route = |id: &str| {
         let directory = with_modules(&[module(&format!("2_Asym/{id}_Dense"), "Dense")]);
@@ -226,7 +227,7 @@ fn routes_behind_a_pooler_are_of_one_part() {
     assert_eq!(of_all_tasks(&mut model, &ids), [query.clone(), query, doc]);
     // One part may be pooled otherwise.
     let mean = LoadOptions { pooling: Some(Pooling::Mean), ..options(routed.path().to_owned()) };
-    assert!(load(&mean).backend.info().further_parts.is_empty());
+    assert!(load(&mean).backend.info().sub_models.len() == 1);
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn an_encoder_that_is_pooled_differently_has_its_weights_once() {
         let mut model = of(&both);
         assert_eq!(of_all_tasks(&mut model, &ids), [a.clone(), a, b], "{dtype}");
         let info = model.backend.info();
-        assert_eq!(info.parts().count(), 2);
+        assert_eq!(info.sub_models.iter().count(), 2);
         let names = |info: &ModelInfo| -> Vec<String> {
             info.int8.iter().flat_map(|report| &report.errors).map(|(name, _)| name.clone()).collect()
         };
@@ -275,7 +276,7 @@ fn mappings_and_the_first_route_decide_as_in_sentence_transformers() {
         let model = load(&options(directory.path().to_owned()));
         let info = model.backend.info();
         let tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
-        let tasks: Vec<(String, usize)> = tasks.map(|it| (it.task.clone(), it.part)).collect();
+        let tasks: Vec<(String, usize)> = tasks.map(|it| (it.task.clone(), it.sub_model)).collect();
         (info.model_type.clone(), tasks)
     };
     let tasks = |tasks: &[(&str, usize)]| tasks.iter().map(|&(task, part)| (task.to_owned(), part)).collect::<Vec<_>>();

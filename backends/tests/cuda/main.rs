@@ -229,7 +229,7 @@ fn every_pooling_of_an_encoder_agrees_with_the_cpu() {
                 continue;
             }
             let mut exact = load(&LoadOptions { pooling, ..options(fixture(name)) });
-            let vocab_size = exact.backend.info().vocab_size as u32;
+            let vocab_size = exact.backend.info().limits().vocab_size as u32;
             let mut sequences = sharing(&mut rng, vocab_size);
             // The tables of positions are short.
             sequences.iter_mut().for_each(|ids| ids.truncate(200));
@@ -276,7 +276,7 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
     for path in [builtin].into_iter().chain(fixtures(&EMBEDDING_FIXTURES, &WIDE_HEADED_DECODERS).map(fixture)) {
         let mut rng = StdRng::seed_from_u64(11);
         let mut exact: LoadedModel = load(&options(path.clone()));
-        let vocab_size = exact.backend.info().vocab_size as u32;
+        let vocab_size = exact.backend.info().limits().vocab_size as u32;
         for (dtype, least) in TYPES {
             let mut models =
                 ATTENTION_MODES.map(|attention| load(&LoadOptions { attention, ..on_gpu(path.clone(), dtype) }));
@@ -323,7 +323,7 @@ fn batches_of_growing_sizes_agree_with_the_cpu() {
     }
     let mut rng = StdRng::seed_from_u64(13);
     let mut exact = load(&options(fixture("qwen3-tiny")));
-    let vocab_size = exact.backend.info().vocab_size as u32;
+    let vocab_size = exact.backend.info().limits().vocab_size as u32;
     let attention = AttentionMode::Compact;
     let mut model = load(&LoadOptions { attention, ..on_gpu(fixture("qwen3-tiny"), Dtype::Float32) });
     for len in [1, 3, 9, 27, 2, 40] {
@@ -345,7 +345,7 @@ fn sequences_longer_than_a_tile_agree_with_the_cpu() {
     let path = repository().join("router/builtin");
     let mut exact = load(&options(path.clone()));
     let mut rng = StdRng::seed_from_u64(14);
-    let vocab_size = exact.backend.info().vocab_size as u32;
+    let vocab_size = exact.backend.info().limits().vocab_size as u32;
     let sequences: Vec<Vec<u32>> =
         [150, 70].map(|len| (0..len).map(|_| rng.random_range(0..vocab_size)).collect()).into();
     let expected = run(&mut exact.backend, &sequences, Compaction::Off);
@@ -397,7 +397,7 @@ fn distances_on_tensor_cores_agree_with_the_cpu() {
     let plain = || LoadOptions { pooling: Some(Pooling::Mean), ..options(directory.path().to_owned()) };
     let mut exact = load(&plain());
     let mut rng = StdRng::seed_from_u64(16);
-    let vocab_size = exact.backend.info().vocab_size as u32;
+    let vocab_size = exact.backend.info().limits().vocab_size as u32;
     let sequences: Vec<Vec<u32>> =
         [150, 70, 3].map(|len| (0..len).map(|_| rng.random_range(0..vocab_size)).collect()).into();
     let expected = run(&mut exact.backend, &sequences, Compaction::Off);

@@ -46,12 +46,12 @@ impl Case {
 }
 
 fn sequence(info: &ModelInfo, rng: &mut StdRng, last: &[u32]) -> Tokens {
-    let longest = info.parts().map(|part| part.max_input_length.min(40)).min().unwrap();
-    let vocab = info.parts().map(|part| part.vocab_size).min().unwrap() as u32;
+    let longest = info.sub_models.iter().map(|part| part.max_input_length.min(40)).min().unwrap();
+    let vocab = info.sub_models.iter().map(|part| part.vocab_size).min().unwrap() as u32;
     let kept = rng.random_range(0..=last.len().min(longest - 1));
     let rest = rng.random_range(1..=longest - kept);
     let ids: Vec<u32> = last[..kept].iter().copied().chain((0..rest).map(|_| rng.random_range(0..vocab))).collect();
-    let types = info.parts().map(|part| part.token_types).min().unwrap() as u32;
+    let types = info.sub_models.iter().map(|part| part.token_types).min().unwrap() as u32;
     let adapters = info.capabilities.embed.as_ref().map_or(0, |embed| embed.tasks.len());
     let (len, adapter) = (ids.len(), TaskId(rng.random_range(0..=adapters) as u8));
     let tokens = Tokens::new(ids).with_task(adapter);

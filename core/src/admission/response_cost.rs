@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::admission::quota::Quota;
     use crate::error::Resource;
-    use crate::test_support::{DIM, classifier, embedder};
+    use crate::testing::support::{DIM, classifier, embedder};
 
     fn share(limit: usize) -> Arc<Share> {
         Arc::new(Quota::new(limit, Resource::BufferedBytes).share())

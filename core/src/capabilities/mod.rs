@@ -81,8 +81,8 @@ pub struct TaskProfile {
     pub instruction: String,
     /// Maximum tokens of a text of this task; the sub-model's limit when absent.
     pub max_input_length: Option<usize>,
-    /// Index of the [sub-model](crate::ModelInfo::parts) for texts of this task.
-    pub part: usize,
+    /// Index of the [sub-model](crate::ModelInfo::sub_models) for texts of this task.
+    pub sub_model: usize,
     /// As [`Prompts::excluded`], for texts of this task.
     pub excludes_prompts: bool,
     /// As [`Embed::normalizes`], for texts of this task.

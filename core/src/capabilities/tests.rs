@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_support::{classifier, embedder, reranker};
+use crate::testing::support::{classifier, embedder, reranker};
 
 fn tasks(capabilities: &Capabilities) -> Vec<&'static str> {
     capabilities.tasks().map(Task::as_str).collect()

@@ -3,32 +3,29 @@
 use super::encoder::Encoder;
 use super::options::{Choices, ResolvedOptions};
 use crate::error::Error;
+use crate::non_empty::NonEmpty;
 use crate::request::EncodeOptions;
 
 /// An encoder for each sub-model. Shared by the tokenization workers.
-pub(crate) struct Encoders {
-    /// Encoder of inputs without a task.
-    first: Encoder,
-    others: Vec<Encoder>,
-}
+pub(crate) struct Encoders(NonEmpty<Encoder>);
 
 impl Encoders {
-    pub(crate) fn new(first: Encoder, others: Vec<Encoder>) -> Self {
-        Self { first, others }
+    pub(crate) fn new(encoders: NonEmpty<Encoder>) -> Self {
+        Self(encoders)
     }
 
     /// The encoder of inputs without a task.
     pub(crate) fn first(&self) -> &Encoder {
-        &self.first
+        self.0.first()
     }
 
     /// All of them.
     pub(super) fn all(&self) -> impl Iterator<Item = &Encoder> {
-        std::iter::once(&self.first).chain(&self.others)
+        self.0.iter()
     }
 
-    fn part(&self, index: usize) -> &Encoder {
-        index.checked_sub(1).and_then(|index| self.others.get(index)).unwrap_or(&self.first)
+    fn sub_model(&self, index: usize) -> &Encoder {
+        self.0.get(index).unwrap_or(self.0.first())
     }
 
     /// Resolved options of a request, which may choose one of these prompts and tasks, within the limits of the selected sub-model.
@@ -41,11 +38,11 @@ impl Encoders {
         choices: impl Into<Choices<'a>>,
     ) -> Result<ResolvedOptions, Error> {
         let choices = choices.into();
-        self.part(choices.part(options.task.as_deref())).resolve(options, choices)
+        self.sub_model(choices.sub_model(options.task.as_deref())).resolve(options, choices)
     }
 
     /// The encoder of the inputs of a request with these options.
     pub(crate) fn of(&self, options: &ResolvedOptions) -> &Encoder {
-        self.part(options.part)
+        self.sub_model(options.sub_model)
     }
 }

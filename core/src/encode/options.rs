@@ -36,9 +36,9 @@ impl<'a> Choices<'a> {
     }
 
     /// Index of the sub-model for texts of a task; 0 for a task that the model does not have.
-    pub(super) fn part(self, task: Option<&str>) -> usize {
+    pub(super) fn sub_model(self, task: Option<&str>) -> usize {
         let profile = task.and_then(|task| self.tasks.iter().find(|profile| profile.task == task));
-        profile.map_or(0, |profile| profile.part)
+        profile.map_or(0, |profile| profile.sub_model)
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct ResolvedOptions {
     pub(super) prompt_field: Option<&'static str>,
     pub(super) task: TaskId,
     /// Index of the sub-model for the inputs.
-    pub(super) part: usize,
+    pub(super) sub_model: usize,
     pub(super) truncate: bool,
     /// Maximum tokens of an input.
     pub(super) max_tokens: usize,
@@ -114,7 +114,7 @@ impl ResolvedOptions {
             prompt: prompt.cloned(),
             prompt_field: options.prompt.as_ref().map(Prompt::field),
             task: task.map_or(TaskId::default(), |(id, _)| id),
-            part: task.map_or(0, |(_, task)| task.part),
+            sub_model: task.map_or(0, |(_, task)| task.sub_model),
             truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
             max_tokens,
             direction: options.direction.unwrap_or_default(),

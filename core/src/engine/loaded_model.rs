@@ -1,6 +1,7 @@
 //! Loaded model that an engine takes over.
 
 use crate::backend::{Interrupting, ModelBackend, Replica};
+use crate::non_empty::NonEmpty;
 use tokenizers::Tokenizer;
 
 /// Result of loading a checkpoint.
@@ -11,21 +12,19 @@ pub struct LoadedModel {
     pub interrupting: Option<Interrupting>,
     /// Further replicas of the same model, each of which runs its own batches.
     pub replicas: Vec<Replica>,
-    /// Tokenizer. Of its truncation settings only the direction is used, for requests without one. The engine decides where to truncate,
-    /// and does not pad.
-    pub tokenizer: Tokenizer,
-    /// Tokenizers of the [further sub-models](crate::ModelInfo::further_parts), which most models do not have.
-    pub further_tokenizers: Vec<Tokenizer>,
+    /// Tokenizer of each [sub-model](crate::ModelInfo::sub_models). Of its truncation settings only the direction is used, for requests
+    /// without one. The engine decides where to truncate, and does not pad.
+    pub tokenizers: NonEmpty<Tokenizer>,
 }
 
 impl LoadedModel {
     /// The model with each backend wrapped.
     #[must_use]
     pub fn map_backends(self, wrap: impl Fn(ModelBackend) -> ModelBackend) -> Self {
-        let Self { backend, interrupting, replicas, tokenizer, further_tokenizers } = self;
+        let Self { backend, interrupting, replicas, tokenizers } = self;
         let Replica { backend, interrupting } = Replica { backend, interrupting }.map(&wrap);
         let replicas = replicas.into_iter().map(|replica| replica.map(&wrap)).collect();
-        Self { backend, interrupting, replicas, tokenizer, further_tokenizers }
+        Self { backend, interrupting, replicas, tokenizers }
     }
 }
 

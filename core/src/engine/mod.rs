@@ -33,6 +33,7 @@ use crate::execute;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
 use crate::flow::{Account, Priority};
+use crate::non_empty::NonEmpty;
 use crate::outputs::Outputs;
 use crate::plan::tokens::Scope;
 use crate::request::{EncodeLimits, Place};
@@ -94,7 +95,7 @@ impl Engine {
     pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, StartError> {
         let mut info = model.backend.info().clone();
         config.check()?;
-        check_model(&info, model.further_tokenizers.len())?;
+        check_model(&info, model.tokenizers.len())?;
         let batch_limits =
             BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
         let interrupting = model.interrupting.is_some().then(|| interrupt_policy(&model, &config));
@@ -111,7 +112,7 @@ impl Engine {
             );
         }
         info.limit_inputs(longest.min(config.max_batch_tokens));
-        let encoders = encoders(model.tokenizer, model.further_tokenizers, &info, &config)?;
+        let encoders = encoders(model.tokenizers, &info, &config)?;
         let tokenizers = TokenizerPool::new(encoders, config.tokenization_workers)?;
         let pipeline_config = PipelineConfig {
             budget: Budget {
@@ -341,24 +342,18 @@ fn small_batches(config: &EngineConfig, max_tokens: usize) -> BatchLimits {
 ///
 /// # Errors
 /// As [`Encoder::new`].
-fn encoders(
-    tokenizer: Tokenizer,
-    further: Vec<Tokenizer>,
-    info: &ModelInfo,
-    config: &EngineConfig,
-) -> Result<Encoders, Error> {
+fn encoders(tokenizers: NonEmpty<Tokenizer>, info: &ModelInfo, config: &EngineConfig) -> Result<Encoders, Error> {
     let auto_truncate = config.auto_truncate;
     let template = info.capabilities.rerank_template();
-    let encoder = |(mut tokenizer, part): (Tokenizer, TokenLimits)| {
+    let mut sub_models = info.sub_models.iter();
+    let encoder = |mut tokenizer: Tokenizer| {
         let place = Place { field: "tokenizer", index: None };
         word_cache::limit(&mut tokenizer, config.caches_words).map_err(|error| place.untokenizable(error))?;
-        let TokenLimits { vocab_size, token_types, max_input_length } = part;
+        let TokenLimits { vocab_size, token_types, max_input_length } = *sub_models.next().unwrap_or(info.limits());
         let limits = EncodeLimits { vocab_size, token_types, max_input_length, auto_truncate };
         Encoder::new(tokenizer, template.cloned(), limits)
     };
-    let first = encoder((tokenizer, info.first_part()))?;
-    let others = further.into_iter().zip(info.further_parts.iter().copied()).map(encoder).collect::<Result<_, _>>()?;
-    Ok(Encoders::new(first, others))
+    Ok(Encoders::new(tokenizers.try_map(encoder)?))
 }
 
 #[cfg(test)]

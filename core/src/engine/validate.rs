@@ -107,15 +107,15 @@ pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits, others: u
 }
 
 /// Checks for a vocabulary, possible answers, and a tokenizer for each sub-model.
-pub(crate) fn check_model(info: &ModelInfo, further_tokenizers: usize) -> Result<(), Error> {
-    if info.parts().any(|part| part.vocab_size == 0) {
+pub(crate) fn check_model(info: &ModelInfo, tokenizers: usize) -> Result<(), Error> {
+    if info.sub_models.iter().any(|sub_model| sub_model.vocab_size == 0) {
         return Err(Error::invalid("model", "has no vocabulary"));
     }
     let mut tasks = info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
-    if further_tokenizers != info.further_parts.len() || tasks.any(|task| task.part > further_tokenizers) {
+    if tokenizers != info.sub_models.len() || tasks.any(|task| task.sub_model >= tokenizers) {
         return Err(Error::invalid("model", "must have one tokenizer for each sub-model"));
     }
-    if info.parts().any(|part| part.max_input_length == 0) {
+    if info.sub_models.iter().any(|sub_model| sub_model.max_input_length == 0) {
         return Err(Error::invalid("model", "takes no tokens"));
     }
     info.capabilities.check().map_err(|problem| Error::invalid("model", problem))

@@ -166,13 +166,13 @@ impl Pipeline {
 
     /// Records the cost of a batch, whose total time was `inference`.
     fn observe_batch(&self, ready: &ReadyBatch, backend: &ModelBackend, inference: Duration) {
-        let work = ready.work(backend.info().attention == "compact", &self.parts);
-        let times = match backend.part_times() {
+        let work = ready.work(backend.info().attention == "compact", &self.sub_models);
+        let times = match backend.sub_model_times() {
             [] => &[inference],
             times => times,
         };
-        let parts = work.iter().zip(times).enumerate().filter(|(_, (work, _))| work.rows > 0);
-        self.observe_cost(parts.map(|(part, (work, &time))| (part, work, time)));
+        let sub_models = work.iter().zip(times).enumerate().filter(|(_, (work, _))| work.rows > 0);
+        self.observe_cost(sub_models.map(|(sub_model, (work, &time))| (sub_model, work, time)));
     }
 
     fn answer(&self, done: Done) {

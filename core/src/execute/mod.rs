@@ -43,8 +43,8 @@ pub(crate) type Started = (Arc<Pipeline>, Vec<JoinHandle<()>>, WarmUpAnswers);
 /// A thread cannot be started, a warm-up fails, or no answer of the warm-ups is finite.
 pub(crate) fn spawn(replicas: Vec<Replica>, config: PipelineConfig, warm_up: WarmUp) -> Result<Started, BackendError> {
     let info = replicas.first().map(|replica| replica.backend.info());
-    let (dtype, parts) = info.map(|info| (info.dtype, info.part_map())).unwrap_or_default();
-    let pipeline = Arc::new(Pipeline::new(config, replicas.len(), parts));
+    let (dtype, sub_models) = info.map(|info| (info.dtype, info.sub_model_map())).unwrap_or_default();
+    let pipeline = Arc::new(Pipeline::new(config, replicas.len(), sub_models));
     let for_planner = Arc::clone(&pipeline);
     let planner = start("prefold-planner", move || for_planner.plan_batches())?;
     let started = replicas.into_iter().enumerate();
@@ -80,7 +80,7 @@ fn spawn_backend(
     let pipeline = Arc::clone(pipeline);
     let (warm, is_warm) = mpsc::channel();
     let runner = start("prefold-backend", move || {
-        let observe = |part, work, time| pipeline.observe_cost([(part, work, time)]);
+        let observe = |sub_model, work, time| pipeline.observe_cost([(sub_model, work, time)]);
         let warmed = catch_unwind(AssertUnwindSafe(|| warm_up.run_all(&mut replica, observe)))
             .unwrap_or_else(|panic| Err(BackendError::Panic(panic_message(&*panic))));
         // The receiver waits only for this.
@@ -101,7 +101,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 mod tests;
 
 #[cfg(test)]
-#[path = "tests/parts.rs"]
+#[path = "tests/sub_models.rs"]
 mod part_tests;
 
 #[cfg(test)]

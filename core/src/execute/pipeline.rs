@@ -12,8 +12,8 @@ use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget, Policy};
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::level::Level;
-use crate::schedule::part_costs::PartCosts;
 use crate::schedule::queue::Queue;
+use crate::schedule::sub_model_costs::SubModelCosts;
 use crate::schedule::work::Work;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ pub(crate) struct Pipeline {
     pub(super) compaction: Compaction,
     interrupting: Option<InterruptPolicy>,
     max_batch_time: Option<Duration>,
-    pub(super) parts: SubModelMap,
+    pub(super) sub_models: SubModelMap,
     pub(super) quota: QueueQuota,
     pub(super) state: Mutex<State>,
     pub(super) signals: Signals,
@@ -61,7 +61,7 @@ pub(crate) struct Pipeline {
 pub(super) struct State {
     pub(super) queue: Queue,
     /// Measured costs of batches.
-    costs: PartCosts,
+    costs: SubModelCosts,
     /// Quota shares of the entries that wait or are in forming batches, by account.
     pub(super) shares: BTreeMap<Account, QueueShare>,
     /// Slots: the batch of each level that is ready and can still grow.
@@ -82,10 +82,10 @@ pub(super) struct State {
 
 impl Pipeline {
     /// A pipeline for `replicas` backends of a model with these sub-models.
-    pub(super) fn new(config: PipelineConfig, replicas: usize, parts: SubModelMap) -> Self {
+    pub(super) fn new(config: PipelineConfig, replicas: usize, sub_models: SubModelMap) -> Self {
         let PipelineConfig { budget, limits, scheduling, compaction, attention, max_batch_time, interrupting } = config;
         let quota = QueueQuota::new(limits);
-        let costs = PartCosts::new(parts.clone(), replicas);
+        let costs = SubModelCosts::new(sub_models.clone(), replicas);
         let policy = Policy { budget, scheduling, folding: compaction.folds(), attention, quantum: QUANTUM };
         let mut queue = Queue::new(policy, interrupting);
         queue.set_costs(costs.bound(max_batch_time));
@@ -105,7 +105,7 @@ impl Pipeline {
             compaction,
             interrupting,
             max_batch_time,
-            parts,
+            sub_models,
             quota,
             state: Mutex::new(state),
             signals: Signals::new(replicas),
@@ -200,9 +200,9 @@ impl Pipeline {
     }
 
     /// Records the cost of a pass: the index, work and time of each sub-model.
-    pub(super) fn observe_cost(&self, parts: impl IntoIterator<Item = (usize, Work, Duration)>) {
+    pub(super) fn observe_cost(&self, sub_models: impl IntoIterator<Item = (usize, Work, Duration)>) {
         let mut state = self.lock();
-        parts.into_iter().for_each(|(part, work, time)| state.costs.observe(part, work, time));
+        sub_models.into_iter().for_each(|(sub_model, work, time)| state.costs.observe(sub_model, work, time));
         let costs = state.costs.bound(self.max_batch_time);
         state.queue.set_costs(costs);
     }

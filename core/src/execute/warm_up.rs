@@ -135,13 +135,13 @@ impl WarmUp {
         let mut answers = WarmUpAnswers::default();
         let info = backend.info();
         let wanted = Outputs::of_head(&info.capabilities);
-        let TokenLimits { vocab_size, max_input_length: longest, .. } = info.first_part();
-        for (part, task, limits) in parts(info) {
+        let TokenLimits { vocab_size, max_input_length: longest, .. } = *info.limits();
+        for (sub_model, task, limits) in sub_models(info) {
             let all = batch(&distinct(tokens, limits.max_input_length), limits.vocab_size, task, wanted)?;
             let start = Instant::now();
             answers.count(&backend.forward(&all, None)?);
             let work = Work { rows: all.ragged.total_tokens(), pairs: all.ragged.attention_work() };
-            observe(part, work, start.elapsed());
+            observe(sub_model, work, start.elapsed());
         }
         if self.compaction.folds() == Some(Folding::Prefix) {
             let most = (self.limits.max_ragged_tokens * 2 / 5).max(1);
@@ -170,13 +170,19 @@ fn folded(tokens: usize, longest: usize) -> Vec<Vec<usize>> {
 }
 
 /// Sub-models by index, each with a task that selects it and its limits.
-fn parts(info: &ModelInfo) -> Vec<(usize, TaskId, TokenLimits)> {
+fn sub_models(info: &ModelInfo) -> Vec<(usize, TaskId, TokenLimits)> {
     let tasks = || info.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
-    let task = |part| match part {
+    let task = |sub_model| match sub_model {
         0 => Some(TaskId::default()),
-        part => (1..=u8::MAX).zip(tasks()).find(|(_, task)| task.part == part).map(|(number, _)| TaskId(number)),
+        sub_model => {
+            (1..=u8::MAX).zip(tasks()).find(|(_, task)| task.sub_model == sub_model).map(|(number, _)| TaskId(number))
+        }
     };
-    info.parts().enumerate().filter_map(|(part, limits)| Some((part, task(part)?, limits))).collect()
+    info.sub_models
+        .iter()
+        .enumerate()
+        .filter_map(|(sub_model, limits)| Some((sub_model, task(sub_model)?, *limits)))
+        .collect()
 }
 
 /// A batch of sequences of arbitrary numbers, used as token ids modulo the vocabulary's size.

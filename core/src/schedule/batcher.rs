@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::whole::WholeFolding;
-use super::work::{Work, WorkByPart};
+use super::work::{Work, WorkBySubModel};
 use crate::backend::{Batch, Folding, SubModelMap};
 use crate::error::BackendError;
 use crate::outputs::Output;
@@ -120,8 +120,8 @@ impl ReadyBatch {
     }
 
     /// Work of the pass for each sub-model; `compact` as in [`attention_work`](Self::attention_work).
-    pub(crate) fn work(&self, compact: bool, parts: &SubModelMap) -> WorkByPart {
-        let mut work = WorkByPart::default();
+    pub(crate) fn work(&self, compact: bool, sub_models: &SubModelMap) -> WorkBySubModel {
+        let mut work = WorkBySubModel::default();
         if self.plan.is_some() {
             // Only backends of a single model take plans.
             work.add(0, Work { rows: self.unique_tokens(), pairs: self.attention_work(compact) });
@@ -130,7 +130,7 @@ impl ReadyBatch {
         let ragged = &self.batch.ragged;
         for (b, &task) in ragged.tasks().iter().enumerate() {
             let rows = ragged.rows(b).len();
-            work.add(parts.part(task), Work { rows, pairs: causal_pairs(0, rows as u64) });
+            work.add(sub_models.sub_model(task), Work { rows, pairs: causal_pairs(0, rows as u64) });
         }
         work
     }

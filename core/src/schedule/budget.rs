@@ -1,6 +1,6 @@
 //! Limits of a batch, and the policy that fills it.
 
-use super::work::{Work, WorkByPart};
+use super::work::{Work, WorkBySubModel};
 use crate::backend::Folding;
 use crate::config::Scheduling;
 
@@ -34,12 +34,12 @@ pub(crate) struct Load {
     pub(crate) tokens: usize,
     pub(crate) ragged_tokens: usize,
     pub(crate) sequences: usize,
-    pub(crate) work: WorkByPart,
+    pub(crate) work: WorkBySubModel,
 }
 
 impl Load {
     /// Load with one more sequence of `len` tokens for a sub-model, `new_tokens` of which the batch does not have yet.
-    pub(crate) fn with(&self, part: usize, new_tokens: usize, len: usize, attention: AttentionRows) -> Self {
+    pub(crate) fn with(&self, sub_model: usize, new_tokens: usize, len: usize, attention: AttentionRows) -> Self {
         let queries = match attention {
             AttentionRows::Compact => new_tokens,
             AttentionRows::Ragged => len,
@@ -47,7 +47,7 @@ impl Load {
         // The last `queries` tokens of the sequence, each with all before it.
         let pairs = (len as u64 * (len as u64 + 1) - (len - queries) as u64 * (len - queries + 1) as u64) / 2;
         let mut work = self.work.clone();
-        work.add(part, Work { rows: new_tokens, pairs });
+        work.add(sub_model, Work { rows: new_tokens, pairs });
         Self {
             tokens: self.tokens + new_tokens,
             ragged_tokens: self.ragged_tokens + len,

@@ -10,7 +10,7 @@
 use super::entry::Ticket;
 use super::pace::Pace;
 use super::size_lanes::{Progress, Rank, SizeLanes};
-use super::work::WorkByPart;
+use super::work::WorkBySubModel;
 use super::work_counter::count_work;
 use crate::flow::{Account, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -71,7 +71,7 @@ pub(crate) struct JobSize {
     pub(crate) tokens: usize,
     /// Tokens of its longest entry.
     pub(crate) longest: usize,
-    pub(crate) work: WorkByPart,
+    pub(crate) work: WorkBySubModel,
 }
 
 /// Waiting entries whose turn it is.

@@ -21,8 +21,8 @@ const MIN_FILL_OF_SPLIT: usize = 16;
 
 impl Queue {
     /// Index of the sub-model for texts with this task.
-    pub(super) fn part(&self, task: TaskId) -> usize {
-        self.costs.parts.part(task)
+    pub(super) fn sub_model(&self, task: TaskId) -> usize {
+        self.costs.sub_models.sub_model(task)
     }
 
     pub(super) fn is_reserved(&self, job: Ticket) -> bool {
@@ -56,15 +56,15 @@ impl Queue {
 
     /// True if the forming batch may have this load. Its last sequence is for sub-model `part`, belongs to `job`, and shares the work
     /// `shared` with others.
-    pub(super) fn fits(&self, load: &Load, (part, job): (usize, &Job), shared: Work) -> bool {
+    pub(super) fn fits(&self, load: &Load, (sub_model, job): (usize, &Job), shared: Work) -> bool {
         let limit = self.limit(job.flow.account, job.rank.lane);
-        let is_in_time = || self.costs.allows_within(limit, &load.work, part, shared);
+        let is_in_time = || self.costs.allows_within(limit, &load.work, sub_model, shared);
         self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
     }
 
     /// Rows for `part` that still fit with a load, together with `shared`, work that the load has already.
-    pub(super) fn room(&self, load: &Load, part: usize, shared: Work) -> usize {
-        self.policy.budget.room(load).min(self.costs.room(&load.work, part, shared))
+    pub(super) fn room(&self, load: &Load, sub_model: usize, shared: Work) -> usize {
+        self.policy.budget.room(load).min(self.costs.room(&load.work, sub_model, shared))
     }
 
     /// Size of a job.
@@ -74,16 +74,16 @@ impl Queue {
             size.tokens += tokens.len();
             size.longest = size.longest.max(tokens.len());
             let work = Work { rows: tokens.len(), pairs: causal_pairs(0, tokens.len() as u64) };
-            size.work.add(self.part(tokens.task()), work);
+            size.work.add(self.sub_model(tokens.task()), work);
         }
         size
     }
 
     /// True if a group of texts for `part` should wait for a batch with room for all of it.
-    pub(super) fn is_better_whole(&self, group: &Group, part: usize) -> bool {
+    pub(super) fn is_better_whole(&self, group: &Group, sub_model: usize) -> bool {
         let Policy { budget: Budget { max_ragged_tokens, max_sequences, .. }, attention, .. } = self.policy;
-        let room = self.room(&self.forming.load, part, attention.saved(group.depth));
-        let whole = self.room(&Load::default(), part, Work::default());
+        let room = self.room(&self.forming.load, sub_model, attention.saved(group.depth));
+        let whole = self.room(&Load::default(), sub_model, Work::default());
         let fits_a_batch = group.depth + group.tokens <= whole
             && group.ragged_tokens <= max_ragged_tokens
             && group.entries <= max_sequences;

@@ -7,9 +7,9 @@ use super::forming::{BatchId, Candidate, Forming, PassedOver, Running};
 use super::held::Held;
 use super::interrupting::{InterruptPolicy, Interrupting};
 use super::level::Level;
-use super::part_costs::TimeBound;
 use super::prefix_index::{Nearest, PrefixIndex};
 use super::prefix_tree::NodeId;
+use super::sub_model_costs::TimeBound;
 use super::work_counter::count_work;
 use crate::backend::Folding;
 use crate::config::Scheduling;
@@ -286,14 +286,14 @@ impl Queue {
         count_work();
         let Candidate { ticket, group, .. } = candidate;
         let Waiting { entry, node, job } = &self.waiting[&ticket];
-        let (node, len, part) = (*node, entry.tokens.len(), self.part(entry.tokens.task()));
+        let (node, len, sub_model) = (*node, entry.tokens.len(), self.sub_model(entry.tokens.task()));
         let tokens = if self.policy.folding.is_some() { self.index.new_tokens(node) } else { len };
-        let load = self.forming.load.with(part, tokens, len, self.policy.attention);
+        let load = self.forming.load.with(sub_model, tokens, len, self.policy.attention);
         let shared = self.policy.attention.saved(len - tokens);
-        let split = group.filter(|group| self.is_better_whole(group, part));
+        let split = group.filter(|group| self.is_better_whole(group, sub_model));
         if entry.is_cancelled() {
             self.cancel(ticket);
-        } else if split.is_none() && self.fits(&load, (part, self.shares.job(*job)), shared) {
+        } else if split.is_none() && self.fits(&load, (sub_model, self.shares.job(*job)), shared) {
             self.index.cover(node);
             taken.extend(self.seat(candidate, tokens, load));
         } else if !self.may_pass_over(passed_over.len()) {

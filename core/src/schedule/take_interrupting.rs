@@ -117,7 +117,7 @@ impl Queue {
     /// Seats an entry after `last` in the forming batch of a level; `None` if it does not fit.
     fn seat_interrupting(&mut self, ticket: Ticket, level: Level, last: Option<&Entry>) -> Option<Entry> {
         let entry = &self.waiting[&ticket].entry;
-        let (len, part) = (entry.tokens.len(), self.part(entry.tokens.task()));
+        let (len, sub_model) = (entry.tokens.len(), self.sub_model(entry.tokens.task()));
         // Only the prefix shared with the last entry counts: the texts of a request follow each other.
         let shared = match (self.policy.folding, last) {
             (Some(Folding::Prefix), Some(last)) => entry.tokens.as_slice().common_prefix_len(&last.tokens.as_slice()),
@@ -128,11 +128,11 @@ impl Queue {
         let interrupting = self.interrupting.as_mut()?;
         let BatchLimits { max_tokens, max_ragged_tokens } = interrupting.limits(level);
         let budget = Budget { max_tokens, max_ragged_tokens, ..self.policy.budget };
-        let load = interrupting.forming(level)?.load.with(part, len - shared, len, attention);
+        let load = interrupting.forming(level)?.load.with(sub_model, len - shared, len, attention);
         let time = self.costs.time(&load.work);
         let is_in_time = match level {
             Level::Urgent => time <= MAX_URGENT_TIME.as_nanos() as f64,
-            _ => self.costs.allows(&load.work, part, attention.saved(shared)),
+            _ => self.costs.allows(&load.work, sub_model, attention.saved(shared)),
         };
         if !budget.fits(&load) || !(load.sequences <= 1 || is_in_time) {
             return None;

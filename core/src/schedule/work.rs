@@ -10,14 +10,14 @@ pub(crate) struct Work {
 
 /// Work of a pass by sub-model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct WorkByPart(Vec<Work>);
+pub(crate) struct WorkBySubModel(Vec<Work>);
 
-impl WorkByPart {
-    pub(crate) fn add(&mut self, part: usize, Work { rows, pairs }: Work) {
-        let len = self.0.len().max(part + 1);
+impl WorkBySubModel {
+    pub(crate) fn add(&mut self, sub_model: usize, Work { rows, pairs }: Work) {
+        let len = self.0.len().max(sub_model + 1);
         self.0.resize(len, Work::default());
-        self.0[part].rows += rows;
-        self.0[part].pairs += pairs;
+        self.0[sub_model].rows += rows;
+        self.0[sub_model].pairs += pairs;
     }
 
     /// Work of each sub-model in order, up to the last that has any.

@@ -2,13 +2,16 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "for tests")]
 
 mod fake_backend;
+#[cfg(test)]
+pub(crate) mod support;
 
 pub use fake_backend::{Control, FakeBackend, Fate, PATIENCE, Started, fake_output, fake_values, output};
 
-use crate::backend::{InputMemory, ModelBackend, ModelInfo};
+use crate::backend::{InputMemory, ModelBackend, ModelInfo, TokenLimits};
 use crate::capabilities::{Capabilities, Embed, Pooling, RerankRecipe, RerankTemplate};
 use crate::config::EngineConfig;
 use crate::engine::loaded_model::LoadedModel;
+use crate::non_empty::NonEmpty;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokenizers::Tokenizer;
@@ -38,15 +41,13 @@ pub fn info(capabilities: Capabilities, max_input_length: usize) -> ModelInfo {
     ModelInfo {
         model_type: "fake".to_owned(),
         capabilities: Arc::new(Capabilities { max_input_length, ..capabilities }),
-        vocab_size: 1200,
-        token_types: 0,
+        sub_models: NonEmpty::one(TokenLimits { vocab_size: 1200, token_types: 0, max_input_length }),
         dtype: "float32",
         dtype_reason: "for tests".to_owned(),
         kernels: "none".to_owned(),
         kernels_reason: "for tests".to_owned(),
         int8: None,
         input_memory: InputMemory::default(),
-        further_parts: vec![],
         device: "cpu".to_owned(),
         attention: "ragged",
     }
@@ -58,8 +59,7 @@ pub fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
         backend: ModelBackend::Prefix(Box::new(backend)),
         interrupting: None,
         replicas: Vec::new(),
-        tokenizer,
-        further_tokenizers: vec![],
+        tokenizers: NonEmpty::one(tokenizer),
     }
 }
 

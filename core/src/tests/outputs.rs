@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_support::{embedder, fake_output};
+use crate::testing::support::{embedder, fake_output};
 
 #[test]
 fn an_output_answers_the_set_that_was_asked_for() {

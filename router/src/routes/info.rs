@@ -150,9 +150,9 @@ impl<'a> Info<'a> {
 /// Longest input of each task, for a model with sub-models or limits per task.
 fn max_input_lengths(model: &ModelInfo) -> BTreeMap<&str, usize> {
     let tasks = || model.capabilities.embed.iter().flat_map(|embed| &embed.tasks);
-    let differ = !model.further_parts.is_empty() || tasks().any(|task| task.max_input_length.is_some());
+    let differ = model.sub_models.len() > 1 || tasks().any(|task| task.max_input_length.is_some());
     let longest = |task: &TaskProfile| {
-        let of_part = model.parts().nth(task.part)?.max_input_length;
+        let of_part = model.sub_models.iter().nth(task.sub_model)?.max_input_length;
         Some(task.max_input_length.map_or(of_part, |of_task| of_task.min(of_part)))
     };
     tasks().filter(|_| differ).filter_map(|task| Some((task.task.as_str(), longest(task)?))).collect()

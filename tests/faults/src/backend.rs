@@ -66,8 +66,8 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
         self.run(|inner| inner.forward(batch, yields))
     }
 
-    fn part_times(&self) -> &[Duration] {
-        self.inner.part_times()
+    fn sub_model_times(&self) -> &[Duration] {
+        self.inner.sub_model_times()
     }
 }
 

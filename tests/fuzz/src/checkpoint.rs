@@ -89,26 +89,26 @@ fn check_error(error: &LoadError) {
 
 /// Asserts that a loaded model answers texts and batches.
 fn check_model(model: LoadedModel) {
-    let LoadedModel { mut backend, tokenizer, .. } = model;
+    let LoadedModel { mut backend, tokenizers, .. } = model;
     let info = backend.info().clone();
     let max_input_length = info.capabilities.max_input_length;
     let limits = EncodeLimits {
-        vocab_size: info.vocab_size,
-        token_types: info.token_types,
+        vocab_size: info.limits().vocab_size,
+        token_types: info.limits().token_types,
         max_input_length,
         auto_truncate: true,
     };
-    if let Ok(encoder) = TextEncoder::new(tokenizer, Capabilities::clone(&info.capabilities), limits) {
+    if let Ok(encoder) = TextEncoder::new(tokenizers.into_first(), Capabilities::clone(&info.capabilities), limits) {
         let inputs = vec![Input::Text("ab <|im_end|>".to_owned()), Input::Text("é".to_owned())];
         // The engine turns a panic of the library into an error, as here.
         let encoded = catch_unwind(AssertUnwindSafe(|| encoder.encode(inputs, &EncodeOptions::new("inputs"))));
         for ids in encoded.iter().flatten().flatten() {
             assert!(!ids.is_empty() && ids.len() <= max_input_length, "{ids:?}");
-            assert!(ids.iter().all(|&id| (id as usize) < info.vocab_size), "{ids:?}");
+            assert!(ids.iter().all(|&id| (id as usize) < info.limits().vocab_size), "{ids:?}");
         }
     }
     let longest = max_input_length.min(3) as u32;
-    let last = info.vocab_size as u32 - 1;
+    let last = info.limits().vocab_size as u32 - 1;
     let sequences: Vec<Vec<u32>> =
         [0, 1, last].map(|end| (1..longest).chain([end]).map(|id| id.min(last)).collect()).into();
     let ragged = RaggedBatch::from_sequences(&sequences).expect("no sequence is empty");

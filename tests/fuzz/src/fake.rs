@@ -1,7 +1,7 @@
 //! Engine with a fake backend that returns made-up values.
 
 use prefold_core::testing::{self, FakeBackend};
-use prefold_core::{Capabilities, Engine, EngineConfig, ModelInfo};
+use prefold_core::{Capabilities, Engine, EngineConfig, ModelInfo, NonEmpty, TokenLimits};
 
 /// Width of the vectors.
 pub(crate) const DIM: usize = 8;
@@ -9,7 +9,8 @@ pub(crate) const DIM: usize = 8;
 /// Engine for a model with these capabilities, with the tokenizer of a reference checkpoint.
 pub(crate) fn engine(capabilities: Capabilities) -> Engine {
     let max_input_length = capabilities.max_input_length;
-    let info = ModelInfo { vocab_size: 1024, ..testing::info(capabilities, max_input_length) };
+    let limits = TokenLimits { vocab_size: 1024, token_types: 0, max_input_length };
+    let info = ModelInfo { sub_models: NonEmpty::one(limits), ..testing::info(capabilities, max_input_length) };
     let backend = FakeBackend::new(info).with_values(values);
     let config = EngineConfig {
         max_batch_tokens: 1024,

@@ -199,13 +199,14 @@ fn answers(model: &mut LoadedModel) -> Vec<Output> {
     let mut ragged = RaggedBatch::default();
     let info = model.backend.info().clone();
     let mut push = |encoding: tokenizers::Encoding| {
-        let types = if info.token_types > 1 { encoding.get_type_ids().to_vec() } else { vec![0; encoding.len()] };
+        let types =
+            if info.limits().token_types > 1 { encoding.get_type_ids().to_vec() } else { vec![0; encoding.len()] };
         let tokens = Tokens::new(encoding.get_ids().to_vec()).with_token_types(types).unwrap();
         ragged.push(tokens.as_slice()).unwrap();
     };
     for text in TEXTS {
-        push(model.tokenizer.encode(text, true).unwrap());
-        push(model.tokenizer.encode(("the river", text), true).unwrap());
+        push(model.tokenizers.first().encode(text, true).unwrap());
+        push(model.tokenizers.first().encode(("the river", text), true).unwrap());
     }
     let wanted = vec![Outputs::of_head(&info.capabilities); ragged.num_sequences()];
     model.backend.forward(&Batch { ragged, wanted }, None).unwrap()
@@ -228,16 +229,16 @@ fn a_converted_encoder_is_the_same_model_bit_for_bit() {
         let (mut found, mut original) = (loaded(&path), loaded(&fixture(name)));
         // NFKC of the fixtures has no map of characters in the file.
         if !name.starts_with("xlm") {
-            check_same_tokens(&found.tokenizer, &original.tokenizer, name);
+            check_same_tokens(found.tokenizers.first(), original.tokenizers.first(), name);
         }
         let [found_info, info] = [&found, &original].map(|model| model.backend.info().clone());
-        assert_eq!(found_info.token_types, info.token_types, "{name}");
+        assert_eq!(found_info.limits().token_types, info.limits().token_types, "{name}");
         assert_eq!(found_info.capabilities.max_input_length, info.capabilities.max_input_length, "{name}");
         assert_eq!(found_info.capabilities.rerank, info.capabilities.rerank, "{name}");
         // The file does not say that labels do not exclude each other.
         let labels = |info: &ModelInfo| info.capabilities.classify.clone().map(|classify| classify.labels);
         assert_eq!(labels(&found_info), labels(&info), "{name}");
-        original.tokenizer = found.tokenizer.clone();
+        original.tokenizers = found.tokenizers.clone();
         assert_eq!(answers(&mut found), answers(&mut original), "{name}");
     }
 }
@@ -247,7 +248,7 @@ fn a_converted_encoder_is_the_same_model_bit_for_bit() {
 fn the_library_of_llama_cpp_writes_the_same_model() {
     let path = fixture("bert-gguf-tiny").join("model.gguf");
     let (mut found, mut original) = (loaded(&path), loaded(&fixture("bert-mean-tiny")));
-    check_same_tokens(&found.tokenizer, &original.tokenizer, "bert-gguf-tiny");
+    check_same_tokens(found.tokenizers.first(), original.tokenizers.first(), "bert-gguf-tiny");
     let embed = found.backend.info().capabilities.embed.clone().unwrap();
     assert_eq!((embed.pooling, embed.dim), (vec![Pooling::Mean], 32));
     for (found, original) in answers(&mut found).iter().zip(answers(&mut original)) {

@@ -24,8 +24,9 @@ fn with(file: &'static str, pointer: &'static str, value: Value) -> LoadedModel 
 
 #[test]
 fn a_tokenizer_without_token_types_gives_none() {
-    let named = |names: Value| with("tokenizer_config.json", "/model_input_names", names).backend.info().token_types;
-    assert_eq!(loaded(&fixture("bert-reranker-tiny")).backend.info().token_types, 2);
+    let named =
+        |names: Value| with("tokenizer_config.json", "/model_input_names", names).backend.info().limits().token_types;
+    assert_eq!(loaded(&fixture("bert-reranker-tiny")).backend.info().limits().token_types, 2);
     assert_eq!(named(json!(["input_ids", "token_type_ids", "attention_mask"])), 2);
     assert_eq!(named(json!(["input_ids", "attention_mask"])), 1);
 }
@@ -35,7 +36,8 @@ fn texts_are_converted_to_lower_case_where_sentence_transformers_does() {
     // RoBERTa's tokenizer tells capital letters apart.
     let dir = copy_of("roberta-tiny");
     Set("sentence_bert_config.json", "/do_lower_case", json!(true)).apply(dir.path());
-    let (lower, plain) = (loaded(dir.path()).tokenizer, loaded(&fixture("roberta-tiny")).tokenizer);
+    let (lower, plain) =
+        (loaded(dir.path()).tokenizers.into_first(), loaded(&fixture("roberta-tiny")).tokenizers.into_first());
     let ids = |tokenizer: &tokenizers::Tokenizer, text: &str| tokenizer.encode(text, true).unwrap().get_ids().to_vec();
     assert_ne!(ids(&plain, "The RIVER"), ids(&plain, "the river"), "the text shows nothing");
     assert_eq!(ids(&lower, "The RIVER \u{c9}"), ids(&plain, "the river \u{e9}"));

@@ -8,7 +8,7 @@ use candle_core::WithDType as Value;
 use candle_core::{Result, Storage, Tensor, bail};
 
 /// Calls `read` with the values of a contiguous `f32` tensor, row by row, once they are computed. Values on the host are not copied; of a
-/// [`Buffer`](super::Buffer) on a device only the view is copied.
+/// [`Buffer`](crate::ops::Buffer) on a device only the view is copied.
 pub(crate) fn on_host<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     of_type(tensor, read)
 }

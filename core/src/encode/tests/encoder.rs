@@ -3,7 +3,7 @@
 use super::*;
 use crate::Prompts;
 use crate::admission::tokenize_quota::MAX_OF_REQUEST;
-use crate::test_support::{expected, ids, limits, qwen3_template, tokenizer};
+use crate::testing::support::{expected, ids, limits, qwen3_template, tokenizer};
 use crate::{Prompt, TokenInfo};
 use proptest::prelude::*;
 use serde_json::Value;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_support::tokenizer;
+use crate::testing::support::tokenizer;
 use tokenizers::normalizers::{NFKC, Prepend, Replace, Sequence};
 use tokenizers::{NormalizerWrapper, decoders};
 

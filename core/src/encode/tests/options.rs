@@ -1,7 +1,7 @@
 //! Prompts that a request may ask for.
 
 use super::*;
-use crate::test_support::limits;
+use crate::testing::support::limits;
 
 #[test]
 fn prompts_that_pooling_leaves_out_are_refused() {

@@ -1,12 +1,13 @@
 use super::*;
 use crate::encode::encoder::Encoder;
-use crate::test_support::{limits, tokenizer, wait_until};
+use crate::non_empty::NonEmpty;
+use crate::testing::support::{limits, tokenizer, wait_until};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 fn pool(workers: usize) -> TokenizerPool {
     let encoder = Encoder::new(tokenizer("qwen3-tiny"), None, limits(100, false)).unwrap();
-    TokenizerPool::new(Encoders::new(encoder, vec![]), workers).unwrap()
+    TokenizerPool::new(Encoders::new(NonEmpty::one(encoder)), workers).unwrap()
 }
 
 /// Items of this many bytes, of one account.

@@ -1,7 +1,7 @@
 //! Apart or together, the tokens are the same.
 
 use super::*;
-use crate::test_support::{qwen3_template, tokenizer};
+use crate::testing::support::{qwen3_template, tokenizer};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use tokenizers::AddedToken;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::request::EncodeOptions;
-use crate::test_support::{limits, tokenizer};
+use crate::testing::support::{limits, tokenizer};
 
 /// A post-processor that trims offsets, as RoBERTa's does, trims them once.
 #[test]

@@ -3,7 +3,7 @@
 use crate::encode::encoder::Encoder;
 use crate::error::Error;
 use crate::request::{EncodeOptions, Input, Place, TruncationDirection};
-use crate::test_support::{limits, tokenizer};
+use crate::testing::support::{limits, tokenizer};
 use proptest::prelude::*;
 use tokenizers::TruncationParams;
 

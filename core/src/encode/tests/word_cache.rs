@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_support::tokenizer;
+use crate::testing::support::tokenizer;
 
 #[test]
 fn added_tokens_stay() {

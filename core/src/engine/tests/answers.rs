@@ -6,7 +6,7 @@ use crate::capabilities::{TaskProfile, sigmoid};
 use crate::postprocess::cosine;
 use crate::request::TruncationDirection;
 use crate::response::{RerankScore, Timings, Usage};
-use crate::test_support::{DIM, classifier, fake_values, qwen3_template, reranker};
+use crate::testing::support::{DIM, classifier, fake_values, qwen3_template, reranker};
 
 #[tokio::test]
 async fn embeddings_in_order_with_usage_and_timings() {

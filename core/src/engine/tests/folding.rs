@@ -5,13 +5,14 @@ use crate::backend::{Batch, Folding, ModelBackend};
 use crate::config::Scheduling;
 use crate::execute;
 use crate::flow::Flow;
+use crate::non_empty::NonEmpty;
 use crate::outputs::Outputs;
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::RaggedBatch;
 use crate::plan::tokens::Tokens;
 use crate::postprocess::{embedding, token_vectors};
 use crate::schedule::budget::AttentionRows;
-use crate::test_support::{Bidirectional, DIM};
+use crate::testing::support::{Bidirectional, DIM};
 use std::sync::Mutex;
 
 type Ran = Arc<Mutex<Vec<Vec<u32>>>>;
@@ -23,8 +24,7 @@ fn bidirectional(radix_mlp_threshold: f32) -> (Engine, Ran) {
         backend,
         interrupting: None,
         replicas: Vec::new(),
-        tokenizer: tokenizer("qwen3-tiny"),
-        further_tokenizers: vec![],
+        tokenizers: NonEmpty::one(tokenizer("qwen3-tiny")),
     };
     (Engine::new(model, EngineConfig { radix_mlp_threshold, ..config() }).unwrap(), ran)
 }

@@ -3,13 +3,13 @@
 mod answers;
 mod folding;
 mod operation;
-mod parts;
+mod sub_models;
 mod warm_up;
 
 use super::*;
 use crate::error::BackendError;
 use crate::request::{EmbedOptions, EncodeOptions, Input, ScoreRequest};
-use crate::test_support::{Control, FakeBackend, config, embedder, info, model, tokenizer};
+use crate::testing::support::{Control, FakeBackend, config, embedder, info, model, tokenizer};
 
 const MODEL: &str = "qwen3-tiny";
 

@@ -6,7 +6,7 @@ use crate::flow::{Flow, Priority};
 use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::response::TextToken;
-use crate::test_support::{DIM, Fate, fake_values, wait_until};
+use crate::testing::support::{DIM, Fate, fake_values, wait_until};
 
 #[tokio::test]
 async fn a_response_counts_until_it_is_dropped() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::causes_of_not_finite;
-use crate::test_support::Fate;
+use crate::testing::support::Fate;
 
 /// Starts an engine with a warm-up of this many tokens, whose passes end so; further ones are answered.
 fn start(warmup_tokens: usize, fates: &[(usize, f32)]) -> Result<Engine, StartError> {

@@ -13,7 +13,7 @@ use crate::schedule::batcher::{Buffers, Compaction, FormingBatch};
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::{Answer, Entry};
 use crate::schedule::level::Level;
-use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
+use crate::testing::support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use crate::trace::Trace;
 use std::time::Duration;
 

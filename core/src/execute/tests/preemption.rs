@@ -11,7 +11,7 @@ use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
 use crate::schedule::interrupting::InterruptPolicy;
 use crate::schedule::level::Level;
-use crate::test_support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
+use crate::testing::support::{Control, FakeBackend, Fate, embedder, fake_output, info, wait_until};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::backend::ModelBackend;
 use crate::error::Error;
 use crate::outputs::Outputs;
 use crate::plan::tokens::Tokens;
-use crate::test_support::{Control, FakeBackend, Fate, Started, embedder, info, wait_until};
+use crate::testing::support::{Control, FakeBackend, Fate, Started, embedder, info, wait_until};
 use std::cell::RefCell;
 use std::time::Duration;
 

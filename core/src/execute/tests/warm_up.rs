@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::backend::{Backend, ModelInfo, PrefixBackend, TokenLimits};
+use crate::non_empty::NonEmpty;
 use crate::outputs::Output;
-use crate::test_support::{embedder, info, tasks};
+use crate::testing::support::{embedder, info, tasks};
 use crate::yield_point::YieldPoint;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -68,7 +69,7 @@ fn calls(tokens: usize, device: &str, threshold: f32, folding: Folding) -> Vec<C
         Folding::Whole => ModelBackend::Whole(Box::new(recorder)),
     };
     let observed = RefCell::new(Vec::new());
-    let observe = |part, Work { rows, .. }, _| observed.borrow_mut().push((part, rows));
+    let observe = |sub_model, Work { rows, .. }, _| observed.borrow_mut().push((sub_model, rows));
     warm_up(tokens, threshold, folding).run(&mut backend, observe).unwrap();
     let calls = calls.lock().unwrap().clone();
     let rows = calls.iter().filter_map(|call| match *call {
@@ -147,13 +148,16 @@ impl Backend for Parts {
 }
 
 #[test]
-fn each_part_of_a_model_runs_once_within_its_limits() {
-    let part = |max_input_length| TokenLimits { vocab_size: 10, token_types: 0, max_input_length };
-    let info = ModelInfo { further_parts: vec![part(7), part(9)], ..info(tasks(&[0, 1, 1, 2]), 500) };
+fn each_sub_model_runs_once_within_its_limits() {
+    let sub_model = |max_input_length| TokenLimits { vocab_size: 10, token_types: 0, max_input_length };
+    let info = ModelInfo {
+        sub_models: NonEmpty::collect([500, 7, 9].map(sub_model)).unwrap(),
+        ..info(tasks(&[0, 1, 1, 2]), 500)
+    };
     let passes = Arc::default();
     let mut backend = ModelBackend::Whole(Box::new(Parts { info, passes: Arc::clone(&passes) }));
     let observed = RefCell::new(Vec::new());
-    let observe = |part, Work { rows, pairs }, _| observed.borrow_mut().push((part, rows, pairs));
+    let observe = |sub_model, Work { rows, pairs }, _| observed.borrow_mut().push((sub_model, rows, pairs));
     warm_up(64, 0.95, Folding::Whole).run(&mut backend, observe).unwrap();
     assert_eq!(*observed.borrow(), [(0, 64, 544), (1, 64, 253), (2, 64, 316)]);
     assert_eq!(*passes.lock().unwrap(), [(0, 16, 63), (2, 7, 9), (4, 9, 9)]);

@@ -5,8 +5,8 @@ use crate::outputs::Outputs;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
 use crate::schedule::fit::MAX_PASSED_OVER;
-use crate::schedule::part_costs::PartCosts;
 use crate::schedule::simulation::unique_tokens;
+use crate::schedule::sub_model_costs::SubModelCosts;
 use crate::schedule::work::Work;
 use crate::trace::Trace;
 use proptest::prelude::*;
@@ -192,7 +192,7 @@ fn a_large_job_is_cut_between_its_prompts() {
     let job: Vec<Vec<u32>> = (0..20).map(text).collect();
     let sizes = |max_tokens: usize, time: Option<u64>| {
         let mut queue = queue(Scheduling::Prefix, max_tokens, 1000);
-        let mut costs = PartCosts::new(SubModelMap::default(), 1);
+        let mut costs = SubModelCosts::new(SubModelMap::default(), 1);
         costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1));
         time.iter().for_each(|micros| queue.set_costs(costs.bound(Some(Duration::from_micros(*micros)))));
         let _answers = push_request(&mut queue, &job.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -207,7 +207,7 @@ fn a_large_job_is_cut_between_its_prompts() {
 #[test]
 fn a_batch_is_bounded_in_time() {
     let mut queue = queue(Scheduling::Prefix, 1000, 1000);
-    let mut costs = PartCosts::new(SubModelMap::default(), 1);
+    let mut costs = SubModelCosts::new(SubModelMap::default(), 1);
     // A microsecond for each row, a tenth for each pair.
     for (rows, pairs) in [(1000, 0), (1000, 10_000)] {
         costs.observe(0, Work { rows, pairs }, Duration::from_nanos(rows as u64 * 1000 + pairs * 100));
@@ -221,7 +221,7 @@ fn a_batch_is_bounded_in_time() {
 
 #[test]
 fn a_prompt_that_takes_longer_than_the_bound_is_still_shared() {
-    let mut costs = PartCosts::new(SubModelMap::default(), 1);
+    let mut costs = SubModelCosts::new(SubModelMap::default(), 1);
     costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1));
     let sizes = |bound| {
         let mut queue = queue(Scheduling::Prefix, 1000, 1000);

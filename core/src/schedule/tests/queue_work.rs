@@ -6,7 +6,7 @@ use crate::flow::Priority;
 use crate::outputs::Outputs;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::entry::Reply;
-use crate::schedule::part_costs::PartCosts;
+use crate::schedule::sub_model_costs::SubModelCosts;
 use crate::schedule::work::Work;
 use crate::schedule::work_counter::work;
 use crate::trace::Trace;
@@ -124,7 +124,7 @@ fn interrupting_work(waiting: u32, text: Texts, flows: Flows) -> usize {
     let (mut queue, _answers) = waiting_queue(waiting, text, flows);
     let limits = BatchLimits { max_tokens: 1024, max_ragged_tokens: 8192 };
     queue.interrupting = Some(Interrupting::new(InterruptPolicy { replicas: 1, due: limits, urgent: limits }));
-    let mut costs = PartCosts::new(SubModelMap::default(), 1);
+    let mut costs = SubModelCosts::new(SubModelMap::default(), 1);
     costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, Duration::from_secs(1000));
     queue.set_costs(costs.bound(None));
     let _batch = queue.take();

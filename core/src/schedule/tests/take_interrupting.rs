@@ -8,7 +8,7 @@ use crate::outputs::Outputs;
 use crate::schedule::budget::{AttentionRows, Policy};
 use crate::schedule::entry::Reply;
 use crate::schedule::interrupting::InterruptPolicy;
-use crate::schedule::part_costs::PartCosts;
+use crate::schedule::sub_model_costs::SubModelCosts;
 use crate::schedule::work::Work;
 use crate::trace::Trace;
 use proptest::prelude::*;
@@ -105,7 +105,7 @@ impl Simulation {
         let budget = Budget { max_tokens: 16_384, max_ragged_tokens: 131_072, max_sequences: 10_000 };
         let (scheduling, folding, attention) = (Scheduling::Prefix, Some(Folding::Prefix), AttentionRows::Compact);
         let mut queue = Queue::new(Policy { budget, scheduling, folding, attention, quantum: QUANTUM }, interrupting);
-        let mut costs = PartCosts::new(SubModelMap::default(), 1);
+        let mut costs = SubModelCosts::new(SubModelMap::default(), 1);
         costs.observe(0, Work { rows: 1_000_000, pairs: 0 }, token * 1_000_000);
         queue.set_costs(costs.bound(Some(max_batch_time)));
         requests.sort_by_key(|request| request.arrival);

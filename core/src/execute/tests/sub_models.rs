@@ -8,7 +8,7 @@ use crate::flow::Flow;
 use crate::outputs::{Output, OutputKind, Outputs};
 use crate::plan::tokens::{TaskId, Tokens};
 use crate::schedule::batcher::Compaction;
-use crate::test_support::{DIM, info, tasks};
+use crate::testing::support::{DIM, info, tasks};
 use crate::yield_point::YieldPoint;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Backend for TableAndEncoder {
         Ok(vec![Output::of(OutputKind::Embedding, vec![0.0; DIM], DIM); batch.ragged.num_sequences()])
     }
 
-    fn part_times(&self) -> &[Duration] {
+    fn sub_model_times(&self) -> &[Duration] {
         &self.times
     }
 }

@@ -1,18 +1,21 @@
-//! A model whose texts go through different models by their task: each part has its tokenizer and its limits.
+//! A model whose texts go through different models by their task: each sub-model has its tokenizer and its limits.
 
 use super::*;
 use crate::backend::TokenLimits;
 use crate::capabilities::TaskProfile;
-use crate::test_support::Fate;
+use crate::non_empty::NonEmpty;
+use crate::testing::support::Fate;
 
-/// Two parts: qwen3-tiny's tokenizer for texts without a task, llama-tiny's and 9 tokens for queries.
-fn parts() -> (LoadedModel, Control) {
+/// Two sub-models: qwen3-tiny's tokenizer for texts without a task, llama-tiny's and 9 tokens for queries.
+fn sub_models() -> (LoadedModel, Control) {
     let mut capabilities = embedder();
-    let task = |task: &str, part| TaskProfile { task: task.to_owned(), part, ..TaskProfile::default() };
+    let task = |task: &str, sub_model| TaskProfile { task: task.to_owned(), sub_model, ..TaskProfile::default() };
     capabilities.embed.as_mut().unwrap().tasks = vec![task("document", 0), task("query", 1)];
-    let further_parts = vec![TokenLimits { vocab_size: 1100, token_types: 0, max_input_length: 9 }];
-    let (backend, control) = FakeBackend::controlled(ModelInfo { further_parts, ..info(capabilities, 500) });
-    let model = LoadedModel { further_tokenizers: vec![tokenizer("llama-tiny")], ..model(backend, tokenizer(MODEL)) };
+    let limits = |vocab_size, max_input_length| TokenLimits { vocab_size, token_types: 0, max_input_length };
+    let sub_models = NonEmpty::collect([limits(1200, 500), limits(1100, 9)]).unwrap();
+    let (backend, control) = FakeBackend::controlled(ModelInfo { sub_models, ..info(capabilities, 500) });
+    let tokenizers = NonEmpty::collect([tokenizer(MODEL), tokenizer("llama-tiny")]).unwrap();
+    let model = LoadedModel { tokenizers, ..model(backend, tokenizer(MODEL)) };
     (model, control)
 }
 
@@ -22,7 +25,7 @@ fn with_task(task: Option<&str>) -> EncodeOptions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_has_the_tokenizer_of_its_part() {
-    let (model, control) = parts();
+    let (model, control) = sub_models();
     let engine = Engine::new(model, config()).unwrap();
     let text = "red fox";
     let of = |model: &str| tokenizer(model).encode(text, true).unwrap().get_ids().to_vec();
@@ -40,8 +43,8 @@ async fn a_task_has_the_tokenizer_of_its_part() {
 }
 
 #[tokio::test]
-async fn a_task_has_the_limits_of_its_part() {
-    let (model, _control) = parts();
+async fn a_task_has_the_limits_of_its_sub_model() {
+    let (model, _control) = sub_models();
     let engine = Engine::new(model, config()).unwrap();
     let refusal = async |input: Input, task: Option<&str>| {
         let options = EmbedOptions { encode: with_task(task), ..raw() };
@@ -56,15 +59,20 @@ async fn a_task_has_the_limits_of_its_part() {
     assert!(problem.contains("ids must be below 1200"), "{problem}");
     let problem = refusal(list(&[1]), Some("other")).await;
     assert!(problem.contains("it has: document, query"), "{problem}");
-    assert_eq!(engine.info().parts().map(|part| part.max_input_length).collect::<Vec<_>>(), [500, 9]);
+    assert_eq!(
+        engine.info().sub_models.iter().map(|sub_model| sub_model.max_input_length).collect::<Vec<_>>(),
+        [500, 9]
+    );
 }
 
 #[test]
 fn limits_hold_for_all_parts_and_parts_need_tokenizers() {
-    let limited = |limit| Engine::new(parts().0, EngineConfig { max_input_length: Some(limit), ..config() });
-    let lengths = |limit| limited(limit).unwrap().info().parts().map(|part| part.max_input_length).collect::<Vec<_>>();
+    let limited = |limit| Engine::new(sub_models().0, EngineConfig { max_input_length: Some(limit), ..config() });
+    let lengths = |limit| {
+        limited(limit).unwrap().info().sub_models.iter().map(|sub_model| sub_model.max_input_length).collect::<Vec<_>>()
+    };
     assert_eq!((lengths(4), lengths(100)), (vec![4, 4], vec![100, 9]));
     assert!(limited(501).err().unwrap().to_string().contains("limit is 500 tokens"));
-    let model = LoadedModel { further_tokenizers: vec![], ..parts().0 };
+    let model = LoadedModel { tokenizers: NonEmpty::one(tokenizer(MODEL)), ..sub_models().0 };
     assert!(Engine::new(model, config()).err().unwrap().to_string().contains("one tokenizer for each sub-model"));
 }

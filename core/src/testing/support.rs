@@ -31,10 +31,14 @@ pub(crate) fn embedder() -> Capabilities {
 }
 
 /// An embedder with tasks for these parts.
-pub(crate) fn tasks(parts: &[usize]) -> Capabilities {
-    let task = |&part: &usize| TaskProfile { task: format!("part {part}"), part, ..TaskProfile::default() };
+pub(crate) fn tasks(sub_models: &[usize]) -> Capabilities {
+    let task = |&sub_model: &usize| TaskProfile {
+        task: format!("sub_model {sub_model}"),
+        sub_model,
+        ..TaskProfile::default()
+    };
     let mut capabilities = embedder();
-    capabilities.embed.as_mut().expect("an embedder").tasks = parts.iter().map(task).collect();
+    capabilities.embed.as_mut().expect("an embedder").tasks = sub_models.iter().map(task).collect();
     capabilities
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_support::{info, tasks};
+use crate::testing::support::{info, tasks};
 
 const LIMIT: Duration = Duration::from_millis(250);
 
@@ -8,21 +8,21 @@ fn rows(rows: usize) -> Work {
 }
 
 /// Work of a pass with this many rows for each part, and no pairs.
-fn pass(by_part: &[usize]) -> WorkByPart {
-    let mut work = WorkByPart::default();
-    by_part.iter().enumerate().for_each(|(part, &count)| work.add(part, rows(count)));
+fn pass(by_part: &[usize]) -> WorkBySubModel {
+    let mut work = WorkBySubModel::default();
+    by_part.iter().enumerate().for_each(|(sub_model, &count)| work.add(sub_model, rows(count)));
     work
 }
 
 #[test]
 fn what_is_shared_may_go_beyond_the_bound() {
-    let mut costs = PartCosts::new(SubModelMap::default(), 1);
+    let mut costs = SubModelCosts::new(SubModelMap::default(), 1);
     for pairs in [10_000, 500_000] {
         costs.observe(0, Work { rows: 1000, pairs }, Duration::from_nanos(20_000_000 + 30 * pairs));
     }
     let bound = costs.bound(Some(LIMIT));
     let allows = |rows, pairs| {
-        let mut work = WorkByPart::default();
+        let mut work = WorkBySubModel::default();
         work.add(0, Work { rows, pairs });
         bound.allows(&work, 0, Work::default())
     };
@@ -39,14 +39,14 @@ fn what_is_shared_may_go_beyond_the_bound() {
 
 #[test]
 fn the_passes_of_a_part_say_nothing_about_another() {
-    let mut costs = PartCosts::new(info(tasks(&[1]), 1).part_map(), 1);
+    let mut costs = SubModelCosts::new(info(tasks(&[1]), 1).sub_model_map(), 1);
     // A table, and an encoder of 1,200 tokens/s that has run once.
     costs.observe(1, rows(64), Duration::from_micros(53_333));
     for _ in 0..200 {
         costs.observe(0, rows(16_384), Duration::from_millis(5));
     }
     let bound = costs.bound(Some(LIMIT));
-    let allows = |by_part: [usize; 2], part| bound.allows(&pass(&by_part), part, Work::default());
+    let allows = |by_part: [usize; 2], sub_model| bound.allows(&pass(&by_part), sub_model, Work::default());
     assert!(allows([0, 299], 1) && !allows([0, 301], 1));
     assert!(allows([800_000, 0], 0) && !allows([830_000, 0], 0));
     assert!(allows([400_000, 150], 0) && !allows([400_000, 160], 1), "the times of both are in one batch");
@@ -59,7 +59,7 @@ fn the_passes_of_a_part_say_nothing_about_another() {
 
 #[test]
 fn nothing_is_known_of_a_part_that_has_not_run() {
-    let mut costs = PartCosts::new(info(tasks(&[2, 1]), 1).part_map(), 1);
+    let mut costs = SubModelCosts::new(info(tasks(&[2, 1]), 1).sub_model_map(), 1);
     costs.observe(0, rows(16_384), Duration::from_millis(5));
     costs.observe(7, rows(1), Duration::from_secs(1));
     let bound = costs.bound(Some(LIMIT));
