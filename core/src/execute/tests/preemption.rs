@@ -258,3 +258,19 @@ async fn every_request_gets_its_own_answer_whatever_interrupts_it() {
         stop(&pipeline, threads);
     }
 }
+
+/// `cargo test --release -p prefold-core yield_point_costs -- --ignored --nocapture`
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn a_yield_point_costs_little_when_nothing_is_urgent() {
+    const POINTS: usize = 10_000_000;
+    let yielding = |points| prefix(FakeBackend::yielding(info(embedder(), 10_000), points));
+    let interrupting = Interrupting { due: yielding(0), urgent: yielding(0) };
+    let replica = Replica { backend: yielding(POINTS), interrupting: Some(interrupting) };
+    let config = config_with(LIMITS);
+    let (pipeline, threads, _) = spawn(vec![replica], config, WarmUp::off(config.compaction)).unwrap();
+    let texts = vec![Tokens::new(text(0, BULK))];
+    let answers = pipeline.submit(texts, Outputs::EMBEDDING, Flow::default()).unwrap().collect().await.unwrap();
+    println!("{} ns for a yield point", answers[0].batch.inference.as_nanos() as f64 / POINTS as f64);
+    stop(&pipeline, threads);
+}
