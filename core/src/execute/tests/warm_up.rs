@@ -149,9 +149,9 @@ impl Backend for Parts {
 
 #[test]
 fn each_sub_model_runs_once_within_its_limits() {
-    let sub_model = |max_input_length| TokenLimits { vocab_size: 10, token_types: 0, max_input_length };
+    let sub_model = |(vocab_size, max_input_length)| TokenLimits { vocab_size, token_types: 0, max_input_length };
     let info = ModelInfo {
-        sub_models: NonEmpty::collect([500, 7, 9].map(sub_model)).unwrap(),
+        sub_models: NonEmpty::collect([(1200, 500), (10, 7), (10, 9)].map(sub_model)).unwrap(),
         ..info(tasks(&[0, 1, 1, 2]), 500)
     };
     let passes = Arc::default();
