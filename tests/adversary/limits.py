@@ -18,8 +18,9 @@ PARSED = 6
 ANSWERED = 6
 # "The bytes of a request": the reserved size of a body counts; while it grows, the old and the new memory exist together.
 RESERVED = 2
-# The old memory of a growing body exists until it is copied into the new memory, which is twice as large; only the new one counts.
-GROWING = 0.5
+# A body grows by doubling, and only its newest memory counts. The older ones take as much together, until they have been copied and the
+# allocator has returned them to the system, which takes it longer on a busy machine.
+GROWING = 1
 # "Limits": values in a response, of four bytes each. Larger responses are refused.
 RESPONSE = 4 * 67_108_864
 # "Memory for parsed values": 1 MB of text added up to 252 MB.

@@ -63,7 +63,8 @@ POSTS = (
     Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
     Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),
           is_tokenizer=True),
-    Route("POST", "/", texts("inputs"), wrong=TEI, values=1),
+    # A token classifier answers for each token.
+    Route("POST", "/", texts("inputs"), wrong=TEI, values=64),
 )
 GETS = (
     Route("GET", "/v1/models"), Route("GET", "/v1/models/prefold-mini"), Route("GET", "/info"),
