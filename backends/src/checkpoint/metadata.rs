@@ -1,14 +1,16 @@
 //! Metadata of a model: everything in its files except the tensors.
 
-use super::catch_panic::catch_panic;
-use super::st_texts::TextSettings;
-use super::{bert_normalizer, st_modules, tokenizer, vocab_txt};
+use super::sentence_transformers::prompts;
+use super::sentence_transformers::texts::TextSettings;
+use super::tokenizer;
+use super::tokenizer::catch_panic::catch_panic;
+use super::tokenizer::tokenizer_json;
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::config_json;
-use crate::formats::gguf::{self, GgufFile};
+use crate::formats::gguf::GgufFile;
 use crate::json::Fields;
-use crate::source::{ModelFiles, tokenizer_files};
+use crate::source::ModelFiles;
 use prefold_core::{Pooling, Prompts, TokenizerSums};
 use serde_json::Value;
 use tokenizers::Tokenizer;
@@ -59,18 +61,18 @@ impl Metadata {
         };
         let mut texts = TextSettings::read(files)?;
         let checked_tokenizer = || {
-            let mut tokenizer = read_tokenizer(files, gguf, (&config, json.as_ref()), sums)?;
-            tokenizer::set_direction(&mut tokenizer, files)?;
+            let mut tokenizer = tokenizer::read(files, gguf, (&config, json.as_ref()), sums)?;
+            tokenizer_json::set_direction(&mut tokenizer, files)?;
             texts.apply(&mut tokenizer, sums)?;
-            tokenizer::check_ids(&tokenizer, config.vocab_size)?;
+            tokenizer_json::check_ids(&tokenizer, config.vocab_size)?;
             Ok(tokenizer)
         };
         let tokenizer = if gguf.is_none() && files.is_bare("")? {
             None
         } else {
-            Some(catch_panic(tokenizer::FILE, checked_tokenizer)?)
+            Some(catch_panic(tokenizer_json::FILE, checked_tokenizer)?)
         };
-        let token_types = if tokenizer::gives_token_types(files)? {
+        let token_types = if tokenizer_json::gives_token_types(files)? {
             config.embeddings.token_types
         } else {
             config.embeddings.token_types.min(1)
@@ -82,7 +84,7 @@ impl Metadata {
             config,
             json,
             tokenizer,
-            prompts: st_modules::prompts(files)?,
+            prompts: prompts::read(files)?,
             texts,
             max_input_length,
             gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
@@ -91,28 +93,6 @@ impl Metadata {
             token_types,
             unpooled: None,
         })
-    }
-}
-
-/// The tokenizer of `tokenizer.json`, the GGUF file or `vocab.txt`, whichever exists first.
-fn read_tokenizer(
-    files: &ModelFiles,
-    gguf: Option<&GgufFile>,
-    (config, json): (&TransformerConfig, Option<&Value>),
-    sums: &mut TokenizerSums,
-) -> Result<Tokenizer, LoadError> {
-    if let Some(mut tokenizer) = tokenizer::read(files, sums)? {
-        if let Some(json) = json {
-            bert_normalizer::apply(&mut tokenizer, files, json, sums)?;
-        }
-        return Ok(tokenizer);
-    }
-    match gguf {
-        Some(gguf) => gguf::tokenizer::tokenizer(gguf, sums),
-        None => match vocab_txt::read(files, &config.model_type, sums)? {
-            Some(tokenizer) => Ok(tokenizer),
-            None => Err(files.missing(tokenizer::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
-        },
     }
 }
 

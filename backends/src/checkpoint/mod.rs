@@ -1,32 +1,18 @@
 //! Checkpoints: config, weights, tokenizer and capabilities of a model, read from its files and checked.
 
-mod bert_normalizer;
 mod capabilities;
-mod catch_panic;
-mod classifier;
-mod dense_modules;
-mod dense_places;
-mod head;
-mod left_out;
 mod metadata;
-mod module_list;
-mod reranker;
-mod st_dimensions;
-mod st_modules;
-mod st_texts;
-mod st_transformer;
+mod sentence_transformers;
 mod static_embedding;
 mod sub_models;
 mod summary;
-mod tasks;
 mod tensors;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
-mod vocab_txt;
 
-pub(crate) use head::{HeadSource, RerankToken};
-pub(crate) use st_modules::DenseModule;
+pub(crate) use capabilities::head::{HeadSource, RerankToken};
+pub(crate) use sentence_transformers::dense::DenseModule;
 pub(crate) use sub_models::joined;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 

@@ -4,12 +4,12 @@
 //! Texts get no special tokens. Model2Vec leaves the unknown token out of the mean, sentence-transformers does not; a checkpoint
 //! with `model2vec` in its `config.json` is read as Model2Vec's.
 
-use super::catch_panic::catch_panic;
 use super::metadata::Metadata;
-use super::module_list::ModuleList;
-use super::st_modules;
-use super::st_texts::TextSettings;
-use super::tokenizer;
+use super::sentence_transformers::module_list::ModuleList;
+use super::sentence_transformers::prompts;
+use super::sentence_transformers::texts::TextSettings;
+use super::tokenizer::catch_panic::catch_panic;
+use super::tokenizer::tokenizer_json;
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::families::{self, Key, Settings};
@@ -118,7 +118,7 @@ impl StaticEmbedding {
         let (tokenizer, truncation) = tokenizer.unzip();
         let [rows, width] = self.shape(files, tokenizer.as_ref(), weights)?;
         if let Some(tokenizer) = &tokenizer {
-            catch_panic(tokenizer::FILE, || tokenizer::check_ids(tokenizer, rows))?;
+            catch_panic(tokenizer_json::FILE, || tokenizer_json::check_ids(tokenizer, rows))?;
         }
         let longest = self.longest()?;
         Ok(Metadata {
@@ -126,7 +126,7 @@ impl StaticEmbedding {
             json: Some(self.config.clone()),
             unpooled: tokenizer.as_ref().filter(|_| self.is_model2vec).and_then(unknown),
             tokenizer,
-            prompts: st_modules::prompts(files)?,
+            prompts: prompts::read(files)?,
             texts: TextSettings::default(),
             max_input_length: truncation.flatten().map_or(longest, |length| longest.min(length)),
             gguf_pooling: None,
@@ -139,9 +139,10 @@ impl StaticEmbedding {
     /// The tokenizer without special tokens, and the length to which it truncates. sentence-transformers uses the tokenizer's truncation;
     /// Model2Vec has its own length.
     fn tokenizer(&self, files: &ModelFiles, sums: &mut TokenizerSums) -> Result<(Tokenizer, Option<usize>), LoadError> {
-        let file = self.path(tokenizer::FILE);
-        catch_panic(tokenizer::FILE, || {
-            let mut tokenizer = tokenizer::read_file(files, &file, sums)?.ok_or_else(|| files.missing(&file, ""))?;
+        let file = self.path(tokenizer_json::FILE);
+        catch_panic(tokenizer_json::FILE, || {
+            let mut tokenizer =
+                tokenizer_json::read_file(files, &file, sums)?.ok_or_else(|| files.missing(&file, ""))?;
             tokenizer.with_post_processor(None::<PostProcessorWrapper>);
             let truncation = tokenizer.get_truncation().filter(|_| !self.is_model2vec);
             let (length, direction) = match truncation {
@@ -151,7 +152,7 @@ impl StaticEmbedding {
                 Some(&TruncationParams { max_length, direction, .. }) => (Some(max_length), direction),
                 None => (None, TruncationDirection::Right),
             };
-            tokenizer::keep_direction(&mut tokenizer, direction)?;
+            tokenizer_json::keep_direction(&mut tokenizer, direction)?;
             Ok((tokenizer, length))
         })
     }

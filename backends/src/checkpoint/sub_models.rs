@@ -1,8 +1,8 @@
 //! Sub-models of a Router, which serve texts of different tasks; each is read as a model of its own.
 
-use super::dense_places;
-use super::module_list::ModuleList;
-use super::tasks::same_width;
+use super::capabilities::tasks::same_width;
+use super::sentence_transformers::dense_uses;
+use super::sentence_transformers::module_list::ModuleList;
 use crate::error::LoadError;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
@@ -66,7 +66,7 @@ impl SubModel {
         let parts: Vec<Self> = parts.iter().enumerate().map(part).collect();
         // As above.
         let lists: Vec<_> = parts.iter().filter_map(|part| ModuleList::read(&part.files).ok()).collect();
-        dense_places::check(&files, lists.iter().flat_map(ModuleList::dense_folders))?;
+        dense_uses::check(&files, lists.iter().flat_map(ModuleList::dense_folders))?;
         Ok(parts)
     }
 

@@ -1,6 +1,6 @@
 //! Check that all tensors of a checkpoint are present in the config's shapes.
 
-use super::head::HeadSource;
+use super::capabilities::head::HeadSource;
 use crate::config::TransformerConfig;
 use crate::config::adapters::first_factor;
 use crate::error::LoadError;

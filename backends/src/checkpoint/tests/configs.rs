@@ -1,7 +1,7 @@
 //! Configs, purposes and prompts of the reference checkpoints.
 
 use super::{copy_of, fixture, open, options, read_json, rope, write_json};
-use crate::checkpoint::head::Routes;
+use crate::checkpoint::capabilities::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource, RerankToken};
 use crate::config::{
     AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, HeadActivation, MaskConfig, NormConfig,

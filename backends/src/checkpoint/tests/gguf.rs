@@ -1,7 +1,7 @@
 //! GGUF files, made from the reference checkpoints the way llama.cpp's converter makes them, and the real one.
 
 use super::{fixture, open, read_json, read_tensors, rope, tensors_of};
-use crate::checkpoint::head::Routes;
+use crate::checkpoint::capabilities::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource};
 use crate::config::{RopeConfig, RopeScaling, TransformerConfig, names};
 use crate::formats::Weights;

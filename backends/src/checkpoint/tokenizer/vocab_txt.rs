@@ -1,7 +1,7 @@
 //! WordPiece tokenizer from `vocab.txt`, as transformers builds it without `tokenizer.json`.
 
 use super::bert_normalizer;
-use super::tokenizer::CONFIG;
+use super::tokenizer_json::CONFIG;
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::BertTokenizer;

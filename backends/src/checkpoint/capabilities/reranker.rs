@@ -1,10 +1,11 @@
 //! Prompted rerankers: language models whose score is the logits of one or two tokens after the prompt.
 
-use super::capabilities::Evidence;
+use super::Evidence;
 use super::head::{HeadSource, RerankToken};
 use super::left_out;
-use super::module_list::ModuleList;
-use super::st_modules;
+use crate::checkpoint::sentence_transformers::config_of;
+use crate::checkpoint::sentence_transformers::logit_score::score_tokens;
+use crate::checkpoint::sentence_transformers::module_list::ModuleList;
 use crate::error::LoadError;
 use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
 use tokenizers::Tokenizer;
@@ -52,7 +53,7 @@ impl Evidence<'_> {
             }
         };
         let Some(folder) = list.logit_score else { return Ok(None) };
-        let found = st_modules::score_tokens(self.files, &folder)?;
+        let found = score_tokens(self.files, &folder)?;
         let expected: Vec<u32> = expected.iter().map(|token| token.id).collect();
         if found == expected {
             return Ok(None);
@@ -65,7 +66,7 @@ impl Evidence<'_> {
         let what = format!("a score of token {}", shown(&found));
         let supported =
             format!("the recipe in use has {}; give --rerank-recipe with the model's own prompt", shown(&expected));
-        Err(LoadError::unsupported(st_modules::config_of(&folder), what, supported))
+        Err(LoadError::unsupported(config_of(&folder), what, supported))
     }
 
     /// Prompt and tokens of a yes/no reranker: those in the options, otherwise Qwen3-Reranker's.

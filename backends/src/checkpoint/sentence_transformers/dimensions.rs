@@ -11,7 +11,7 @@ const FIELD: &str = "truncate_dim";
 ///
 /// # Errors
 /// The file is malformed, or the number is 0 or above `width`.
-pub(super) fn truncate_dim(files: &ModelFiles, width: usize) -> Result<Option<usize>, LoadError> {
+pub(crate) fn truncate_dim(files: &ModelFiles, width: usize) -> Result<Option<usize>, LoadError> {
     let Some(config) = files.json_at(FILE)? else { return Ok(None) };
     let fields = Fields::new(FILE, &config)?;
     match fields.optional::<usize>(FIELD)? {

@@ -1,8 +1,8 @@
 //! Labels of classifiers, and the activations named in their files.
 
-use super::capabilities::Evidence;
+use super::Evidence;
 use super::head::HeadSource;
-use super::metadata::Metadata;
+use crate::checkpoint::metadata::Metadata;
 use crate::config::MAX_LABELS;
 use crate::error::LoadError;
 use crate::json::Fields;

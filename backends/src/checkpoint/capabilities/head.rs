@@ -1,6 +1,6 @@
 //! Description of a head: the computation between the final states and the outputs.
 
-use super::st_modules::DenseModule;
+use crate::checkpoint::sentence_transformers::dense::DenseModule;
 use prefold_core::Pooling;
 
 /// Source of a head's layers.

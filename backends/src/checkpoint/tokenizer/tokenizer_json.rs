@@ -32,7 +32,7 @@ pub(crate) fn read(files: &ModelFiles, sums: &mut TokenizerSums) -> Result<Optio
 ///
 /// # Errors
 /// As for [`read`].
-pub(super) fn read_file(
+pub(crate) fn read_file(
     files: &ModelFiles,
     name: &str,
     sums: &mut TokenizerSums,
@@ -57,7 +57,7 @@ pub(super) fn read_file(
 ///
 /// # Errors
 /// The library refuses it.
-pub(super) fn keep_direction(tokenizer: &mut Tokenizer, direction: TruncationDirection) -> Result<(), LoadError> {
+pub(crate) fn keep_direction(tokenizer: &mut Tokenizer, direction: TruncationDirection) -> Result<(), LoadError> {
     let nothing = || TruncationParams { direction, max_length: usize::MAX, stride: 0, ..TruncationParams::default() };
     let truncation = matches!(direction, TruncationDirection::Left).then(nothing);
     tokenizer.with_truncation(truncation).map(drop).map_err(invalid)
@@ -67,7 +67,7 @@ pub(super) fn keep_direction(tokenizer: &mut Tokenizer, direction: TruncationDir
 ///
 /// # Errors
 /// The file is malformed.
-pub(super) fn set_direction(tokenizer: &mut Tokenizer, files: &ModelFiles) -> Result<(), LoadError> {
+pub(crate) fn set_direction(tokenizer: &mut Tokenizer, files: &ModelFiles) -> Result<(), LoadError> {
     const FIELD: &str = "truncation_side";
     let Some(config) = files.json(CONFIG)? else { return Ok(()) };
     let fields = Fields::new(CONFIG, &config)?;
@@ -194,6 +194,6 @@ fn token_of(tokenizer: &Tokenizer, fields: &Fields<'_>, name: &str) -> Result<Op
     Ok(token.and_then(|token| tokenizer.token_to_id(&token).map(|id| (token, id))))
 }
 
-pub(super) fn invalid(error: tokenizers::Error) -> LoadError {
+pub(crate) fn invalid(error: tokenizers::Error) -> LoadError {
     LoadError::invalid(FILE, error.to_string())
 }

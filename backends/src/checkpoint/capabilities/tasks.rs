@@ -1,9 +1,9 @@
 //! Tasks of a model that embeds: its adapters, the routes of a Router, or lengths of texts.
 
-use super::capabilities::Evidence;
+use super::Evidence;
 use super::head::Routes;
-use super::module_list::ModuleList;
-use super::st_modules::DenseModule;
+use crate::checkpoint::sentence_transformers::dense::DenseModule;
+use crate::checkpoint::sentence_transformers::module_list::ModuleList;
 use crate::config::AdapterTask;
 use crate::error::LoadError;
 use crate::source::modules::router::RouteName;
@@ -105,7 +105,7 @@ fn instruction<'a>(task: &str, Prompts { by_name, default, .. }: &'a Prompts) ->
 ///
 /// # Errors
 /// Two routes have different widths, so their vectors cannot be compared.
-pub(super) fn same_width<'a>(
+pub(crate) fn same_width<'a>(
     mut widths: impl Iterator<Item = (&'a RouteName, usize)>,
 ) -> Result<Option<usize>, LoadError> {
     let Some((first, width)) = widths.next() else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Settings for texts in the config of sentence-transformers' Transformer module.
 
-use super::{st_transformer, tokenizer};
+use super::transformer;
+use crate::checkpoint::tokenizer::tokenizer_json::lowercase;
 use crate::error::LoadError;
 use crate::json::{Fields, shown};
 use crate::source::ModelFiles;
@@ -46,7 +47,7 @@ impl TextSettings {
     /// # Errors
     /// It is malformed, or changes the model's config.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
-        let Some((name, config)) = st_transformer::config(files)? else { return Ok(Self::default()) };
+        let Some((name, config)) = transformer::config(files)? else { return Ok(Self::default()) };
         let fields = Fields::new(name, &config)?;
         check_config_arguments(&fields)?;
         let mut read = Self { lowercases: fields.or("do_lower_case", false)?, ..Self::default() };
@@ -124,7 +125,7 @@ impl TextSettings {
     /// The library refuses it.
     pub(crate) fn apply(&self, tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> Result<(), LoadError> {
         if self.lowercases {
-            tokenizer::lowercase(tokenizer, sums)?;
+            lowercase(tokenizer, sums)?;
         }
         if self.without_special_tokens {
             tokenizer.with_post_processor(None::<PostProcessorWrapper>);

@@ -1,4 +1,4 @@
-//! Config of sentence-transformers' Transformer module: the output that later modules get. Its [settings for texts](super::st_texts) are
+//! Config of sentence-transformers' Transformer module: the output that later modules get. Its [settings for texts](super::texts) are
 //! read separately.
 
 use crate::error::LoadError;

@@ -1,8 +1,7 @@
 //! Modules of sentence-transformers after a model.
 
-use super::dense_places;
-use super::st_modules::config_of;
-use super::st_transformer::{self, TextOutput};
+use super::transformer::{self, TextOutput};
+use super::{config_of, dense_uses};
 use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
@@ -67,7 +66,7 @@ impl ModuleList {
 
     /// The modules of the ways through the sub-model of these files.
     fn of_part(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
-        let pooler = st_transformer::output(files)? == TextOutput::Pooler;
+        let pooler = transformer::output(files)? == TextOutput::Pooler;
         let adapters = has_adapters(files)?;
         let mut lists = Vec::new();
         for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.part == files.part()) {
@@ -90,14 +89,14 @@ impl ModuleList {
         if list.routes.len() < 2 {
             (list.routes, list.route_of) = (vec![], vec![]);
         }
-        dense_places::check(files, list.dense_folders())?;
+        dense_uses::check(files, list.dense_folders())?;
         list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.part)).collect();
         list.normalized = ways.iter().map(Way::normalizes).collect();
         Ok(list)
     }
 
     /// The folder of each dense layer, once per use.
-    pub(super) fn dense_folders(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn dense_folders(&self) -> impl Iterator<Item = &str> {
         self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense)).map(String::as_str)
     }
 

@@ -3,7 +3,7 @@
 //! transformers 5 always does; version 4 changes the fields of a `BertNormalizer`, keeps its `clean_text` and, with MPNet's class, its
 //! `handle_chinese_chars`, and keeps a normalizer of another kind. This module follows version 5.
 
-use super::tokenizer::{self, CONFIG};
+use super::tokenizer_json::{self, CONFIG};
 use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
@@ -60,9 +60,9 @@ pub(super) fn apply(
     if !is_same(tokenizer.get_normalizer(), &normalizer) {
         tracing::info!(
             "the tokenizer's class and {CONFIG} overrule the normalizer of {}: {normalizer:?}",
-            tokenizer::FILE
+            tokenizer_json::FILE
         );
-        tokenizer::set_normalizer(tokenizer, normalizer.into(), sums)?;
+        tokenizer_json::set_normalizer(tokenizer, normalizer.into(), sums)?;
     }
     Ok(())
 }

@@ -1,0 +1,136 @@
+//! Embeddings: pooling, dense layers and prompts, from options and files.
+
+use super::head::HeadSource;
+use super::left_out;
+use super::{Evidence, Purpose};
+use crate::checkpoint::sentence_transformers::dense::{self, DenseModule};
+use crate::checkpoint::sentence_transformers::dimensions;
+use crate::checkpoint::sentence_transformers::module_list::ModuleList;
+use crate::checkpoint::sentence_transformers::pooling::{self, PoolingConfig};
+use crate::config::{HeadActivation, poolings};
+use crate::error::LoadError;
+use crate::json::Fields;
+use prefold_core::{Capabilities, Embed, Pooling};
+
+impl Evidence<'_> {
+    /// Capabilities and head of an embedding model.
+    ///
+    /// # Errors
+    /// The files are malformed or name no pooling, or the options do not fit them.
+    pub(super) fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
+        let given = self.options.pooling.or(self.metadata.gguf_pooling);
+        let mut warning = None;
+        let mut list = match ModuleList::read(self.files) {
+            // --pooling replaces the pooler.
+            Ok(list) if given.is_some() => ModuleList { pooler: false, ..list },
+            // With --pooling, a list of unsupported modules is ignored.
+            Err(error) if self.options.pooling.is_some() => {
+                warning = Some(left_out::warning(self.files, "--pooling is given", &error));
+                ModuleList::default()
+            }
+            Err(_) if self.purpose == Purpose::Summary => ModuleList::default(),
+            list => list?,
+        };
+        if let Some(folder) = &self.options.dense_path {
+            list.replace_dense(folder)?;
+        }
+        let is_table = self.metadata.config.is_table();
+        // The pooling in a static embedding's config belongs to the model that it was distilled from.
+        let config_pooling = if is_table { Some(Pooling::Mean) } else { self.config_pooling()? };
+        let pooling = match (given, &list.pooling) {
+            (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
+                let problem = format!("--pooling {pooling}: a static embedding supports only mean pooling");
+                return Err(LoadError::Options(problem));
+            }
+            (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
+            (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size)?,
+            (None, None) if config_pooling.is_some() => {
+                PoolingConfig { pooling: config_pooling.into_iter().collect(), include_prompt: true }
+            }
+            (None, None) if list.pooler => PoolingConfig { pooling: vec![Pooling::Cls], include_prompt: true },
+            (None, None) if self.purpose == Purpose::Summary => {
+                PoolingConfig { pooling: vec![Pooling::LastToken], include_prompt: true }
+            }
+            (None, None) => {
+                let problem = format!("{} names no pooling: give --pooling", self.files.display_name());
+                return Err(LoadError::Options(problem));
+            }
+        };
+        let mut prompts = self.prompts(self.metadata.prompts.clone())?;
+        // Last-token pooling does not depend on the prompt's rows.
+        prompts.excluded = !pooling.include_prompt && pooling.pooling != [Pooling::LastToken];
+        if prompts.excluded && prompts.by_name.values().chain(&prompts.default).any(|prompt| !prompt.is_empty()) {
+            let what = "`include_prompt` false with prompts";
+            return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
+        }
+        let pooling = pooling.pooling;
+        let token_dim = self.metadata.config.output_size;
+        let mut dim = token_dim * pooling.len();
+        let mut modules = Vec::with_capacity(list.dense.len() + 1);
+        if list.pooler {
+            modules.push(self.pooler()?);
+        }
+        for folder in &list.dense {
+            let module = self.dense(folder, dim)?;
+            dim = module.out_features;
+            modules.push(module);
+        }
+        let (tasks, routes, dim) = self.tasks(&list, dim, &prompts)?;
+        let embed = Embed {
+            dim,
+            truncate_dim: dimensions::truncate_dim(self.files, dim)?,
+            token_dim,
+            pooling: pooling.clone(),
+            prompts,
+            tasks,
+            normalizes: list.normalizes(0),
+        };
+        let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
+        capabilities.warnings.extend(warning);
+        Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
+    }
+
+    /// Pooling in `config.json`, as in NVIDIA's decoders without a causal mask.
+    ///
+    /// # Errors
+    /// It is malformed or unknown.
+    pub(super) fn config_pooling(&self) -> Result<Option<Pooling>, LoadError> {
+        let Some(json) = &self.metadata.json else { return Ok(None) };
+        poolings::read(&Fields::new("config.json", json)?, "pooling", poolings::OF_CONFIG)
+    }
+
+    /// The model's own pooler as the first dense layer.
+    ///
+    /// # Errors
+    /// The family has none, or its tensors are missing or malformed.
+    fn pooler(&self) -> Result<DenseModule, LoadError> {
+        let (width, name) = (self.metadata.config.output_size, self.metadata.config.names.pooler);
+        if name.is_empty() {
+            let what = format!("`pooler_output` of {}, which has no pooler,", self.metadata.config.model_type);
+            return Err(LoadError::unsupported("sentence_bert_config.json", what, "last_hidden_state, or --pooling"));
+        }
+        let read = |suffix: &str, shape: &[usize]| {
+            let name = format!("{name}.{suffix}");
+            match self.weights {
+                Some(weights) if self.purpose == Purpose::Run => weights.read(&name, shape),
+                Some(weights) => weights.check(&name, shape).map(|()| vec![]),
+                None => Ok(vec![]),
+            }
+        };
+        let (weight, bias) = (read("weight", &[width, width])?, Some(read("bias", &[width])?));
+        Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation: HeadActivation::Tanh })
+    }
+
+    /// A dense module with an input of `in_features` values; without weights in a summary, or if they are not on disk.
+    ///
+    /// # Errors
+    /// As for [`dense::read`].
+    pub(super) fn dense(&self, folder: &str, in_features: usize) -> Result<DenseModule, LoadError> {
+        let with_weights = match self.purpose {
+            Purpose::Run => true,
+            Purpose::Check => self.files.has_tensors()?,
+            Purpose::Summary => false,
+        };
+        dense::read(self.files, folder, in_features, with_weights)
+    }
+}

@@ -1,0 +1,48 @@
+//! Prompts in `config_sentence_transformers.json`.
+
+use crate::error::LoadError;
+use crate::json::Fields;
+use crate::source::ModelFiles;
+use prefold_core::Prompts;
+use std::collections::BTreeMap;
+
+const PROMPTS: &str = "config_sentence_transformers.json";
+/// Maximum prompts of a model, and bytes of a prompt's name and text.
+const MAX_PROMPTS: usize = 256;
+const MAX_PROMPT_NAME: usize = 128;
+const MAX_PROMPT_TEXT: usize = 16 << 10;
+
+/// The model's named prompts.
+///
+/// # Errors
+/// The file is malformed, or the default prompt is not among the prompts.
+pub(crate) fn read(files: &ModelFiles) -> Result<Prompts, LoadError> {
+    let Some(config) = files.json_at(PROMPTS)? else { return Ok(Prompts::default()) };
+    let fields = Fields::new(PROMPTS, &config)?;
+    let mut by_name = BTreeMap::new();
+    if let Some(prompts) = fields.object("prompts")? {
+        let count = prompts.entries().count();
+        if count > MAX_PROMPTS {
+            return Err(fields.problem("prompts", &format!("has {count} prompts, the limit is {MAX_PROMPTS}")));
+        }
+        for (name, _) in prompts.entries() {
+            let text: String = prompts.or(name, String::new())?;
+            for (what, found, limit) in
+                [("a name", name.len(), MAX_PROMPT_NAME), ("a text", text.len(), MAX_PROMPT_TEXT)]
+            {
+                if found > limit {
+                    return Err(prompts.problem(name, &format!("has {what} of {found} bytes, the limit is {limit}")));
+                }
+            }
+            by_name.insert(name.clone(), text);
+        }
+    }
+    let default = match fields.optional::<String>("default_prompt_name")? {
+        None => None,
+        Some(name) => match by_name.get(&name) {
+            Some(text) => Some(text.clone()),
+            None => return Err(fields.problem("default_prompt_name", &format!("\"{name}\" is not among `prompts`"))),
+        },
+    };
+    Ok(Prompts { by_name, default, excluded: false })
+}
