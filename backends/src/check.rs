@@ -94,10 +94,10 @@ fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
 }
 
 fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
-    let capabilities = joined(parts.iter().map(|part| &part.capabilities));
+    let capabilities = joined(parts.iter().map(|part| &*part.capabilities));
     let mut notes = capabilities.warnings.clone();
     let not_looked_for = match parts.iter().find(|part| part.weights.is_none()) {
-        Some(part) if part.bare => Some(BARE),
+        Some(part) if part.tokenizer.is_none() => Some(BARE),
         Some(_) => Some("its tensors were not checked: only safetensors files have a header that can be read alone"),
         None => None,
     };

@@ -34,14 +34,14 @@ use tokenizers::Tokenizer;
 
 /// Content of the files of a model or sub-model.
 #[derive(Debug)]
-pub(crate) struct Checkpoint {
+pub(crate) struct Checkpoint<W = Weights, T = Tokenizer> {
     /// Folder of the sub-model; empty for a single model.
-    pub(crate) part: String,
+    pub(crate) sub_model: String,
     pub(crate) config: TransformerConfig,
     /// Tensors in the files, converted one at a time.
-    pub(crate) weights: Weights,
+    pub(crate) weights: W,
     /// Without padding; truncation has only a direction.
-    pub(crate) tokenizer: Tokenizer,
+    pub(crate) tokenizer: T,
     /// Number of token types.
     pub(crate) token_types: usize,
     /// Token excluded from pooling.
@@ -49,6 +49,9 @@ pub(crate) struct Checkpoint {
     pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) head: HeadSource,
 }
+
+/// A checkpoint that may lack weights, if no header of theirs can be read, and the tokenizer, if the folder has configuration alone.
+pub(crate) type Inspection = Checkpoint<Option<Weights>, Option<Tokenizer>>;
 
 impl Checkpoint {
     /// Opens a model's files, downloading them if necessary, and reads everything except the tensors. One checkpoint per sub-model; the
@@ -59,62 +62,21 @@ impl Checkpoint {
     pub(crate) fn open_all(options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
         let files = ModelFiles::open(options, FileSet::All)?;
         let model = files.display_name();
-        let parts = SubModel::all(options, files)?;
-        let routes: Vec<_> = parts.iter().filter_map(|part| part.route.clone()).collect();
-        let mut sums = TokenizerSums::default();
-        let open = |SubModel { name, files, options, .. }| {
-            Self::read(&name, &options, files, &mut sums).map_err(|error| SubModel::error(&name, error))
-        };
-        let parts: Vec<Self> = parts.into_iter().map(open).collect::<Result<_, _>>()?;
-        sub_models::check_widths(routes.iter().zip(parts.iter().map(|part| &*part.capabilities)))?;
-        check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
-        MappedTable::check_all(&model, parts.iter().filter_map(|part| part.weights.mapped()))?;
-        Ok(parts)
+        Inspection::read_all(options, files, Purpose::Run)?.into_iter().map(|it| it.complete(&model)).collect()
     }
 
     /// [`open_all`](Self::open_all) for a single model.
     #[cfg(test)]
     pub(crate) fn open(options: &LoadOptions) -> Result<Self, LoadError> {
-        Self::open_all(options).map(|mut parts| parts.remove(0))
-    }
-
-    /// `true` if both sub-models use the same tensors and differ only in the head.
-    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
-        self.part == other.part && self.config == other.config
-    }
-
-    fn read(part: &str, options: &LoadOptions, files: ModelFiles, sums: &mut TokenizerSums) -> Result<Self, LoadError> {
-        let name = files.display_name();
-        let Opened { metadata, weights, capabilities, head } = Opened::read(options, files, Purpose::Run, sums)?;
-        let weights = weights.ok_or_else(|| LoadError::invalid(&name, "has no tensors"))?;
-        let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
-        let tokenizer = tokenizer.ok_or_else(|| LoadError::invalid(&name, "has no tokenizer"))?;
-        tracing::info!(
-            model = name,
-            part = (!part.is_empty()).then_some(part),
-            model_type = config.model_type,
-            layers = config.num_layers,
-            hidden_size = config.hidden_size,
-            stored = weights.stored_dtype(&config.typical_weight()),
-            max_input_length = capabilities.max_input_length,
-            "checkpoint opened"
-        );
-        let (part, capabilities) = (part.to_owned(), Arc::new(capabilities));
-        Ok(Self { part, config, weights, tokenizer, token_types, unpooled, capabilities, head })
+        Self::open_all(options).map(|mut checkpoints| checkpoints.remove(0))
     }
 }
 
-/// Result of checking the files of a model or sub-model without reading values of tensors.
-#[derive(Debug)]
-pub(crate) struct Inspection {
-    /// Folder of the sub-model; empty for a single model.
-    pub(crate) part: String,
-    pub(crate) config: TransformerConfig,
-    /// Headers of the tensors; `None` if they cannot be read.
-    pub(crate) weights: Option<Weights>,
-    /// The folder has neither tensors nor a tokenizer.
-    pub(crate) bare: bool,
-    pub(crate) capabilities: Capabilities,
+impl<W, T> Checkpoint<W, T> {
+    /// `true` if both sub-models use the same tensors and differ only in the head.
+    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
+        self.sub_model == other.sub_model && self.config == other.config
+    }
 }
 
 impl Inspection {
@@ -124,61 +86,38 @@ impl Inspection {
     /// # Errors
     /// As for [`Checkpoint::open_all`].
     pub(crate) fn of(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
+        Self::read_all(options, files, Purpose::Check)
+    }
+
+    fn read_all(options: &LoadOptions, files: ModelFiles, purpose: Purpose) -> Result<Vec<Self>, LoadError> {
         let model = files.display_name();
-        let (mut parts, mut routes, mut sums) = (Vec::new(), Vec::new(), TokenizerSums::default());
+        let (mut read, mut routes, mut sums) = (Vec::new(), Vec::new(), TokenizerSums::default());
         for SubModel { name, route, files, options } in SubModel::all(options, files)? {
-            match Self::read(&name, &options, files, &mut sums).map_err(|error| SubModel::error(&name, error))? {
-                Some(part) => parts.push(part),
+            let checkpoint = Self::read(&name, &options, files, purpose, &mut sums);
+            match checkpoint.map_err(|error| SubModel::error(&name, error))? {
+                Some(checkpoint) => read.push(checkpoint),
                 None => return Ok(vec![]),
             }
             routes.extend(route);
         }
-        sub_models::check_widths(routes.iter().zip(parts.iter().map(|part| &part.capabilities)))?;
-        check_derived(&model, parts.iter().map(|part| (&part.config, part.capabilities.max_input_length)))?;
-        MappedTable::check_all(&model, parts.iter().filter_map(|part| part.weights.as_ref()?.mapped()))?;
-        Ok(parts)
+        sub_models::check_widths(routes.iter().zip(read.iter().map(|it| &*it.capabilities)))?;
+        check_derived(&model, read.iter().map(|it| (&it.config, it.capabilities.max_input_length)))?;
+        MappedTable::check_all(&model, read.iter().filter_map(|it| it.weights.as_ref()?.mapped()))?;
+        Ok(read)
     }
 
-    /// As [`Checkpoint::shares_tensors`].
-    pub(crate) fn shares_tensors(&self, other: &Self) -> bool {
-        self.part == other.part && self.config == other.config
-    }
-
+    /// Reads and checks the files of a sub-model, but not the tensors' values.
     fn read(
-        part: &str,
-        options: &LoadOptions,
-        files: ModelFiles,
-        sums: &mut TokenizerSums,
-    ) -> Result<Option<Self>, LoadError> {
-        if let Some(table) = StaticEmbedding::find(&files)?
-            && table.is_unknown(&files)?
-        {
-            return Ok(None);
-        }
-        let Opened { metadata, weights, capabilities, .. } = Opened::read(options, files, Purpose::Check, sums)?;
-        let (part, bare) = (part.to_owned(), metadata.tokenizer.is_none());
-        Ok(Some(Self { part, bare, config: metadata.config, weights, capabilities }))
-    }
-}
-
-/// Everything that a start reads and checks before the tensors' values.
-struct Opened {
-    metadata: Metadata,
-    weights: Option<Weights>,
-    capabilities: Capabilities,
-    head: HeadSource,
-}
-
-impl Opened {
-    fn read(
+        sub_model: &str,
         options: &LoadOptions,
         mut files: ModelFiles,
         purpose: Purpose,
         sums: &mut TokenizerSums,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<Option<Self>, LoadError> {
         let table = StaticEmbedding::find(&files)?;
         let gguf = files.take_gguf();
         let (metadata, weights, stale) = match table {
+            Some(table) if table.is_unknown(&files)? => return Ok(None),
             Some(table) => {
                 let weights = table.weights(&files)?;
                 let metadata = table.metadata(&files, weights.as_ref(), sums)?;
@@ -201,6 +140,27 @@ impl Opened {
             tensors::check(&metadata.config, &head, weights)?;
             capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));
         }
-        Ok(Self { metadata, weights, capabilities, head })
+        let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
+        let (sub_model, capabilities) = (sub_model.to_owned(), Arc::new(capabilities));
+        Ok(Some(Self { sub_model, config, weights, tokenizer, token_types, unpooled, capabilities, head }))
+    }
+
+    /// The checkpoint, if it lacks nothing.
+    fn complete(self, model: &str) -> Result<Checkpoint, LoadError> {
+        let Self { sub_model, config, weights, tokenizer, token_types, unpooled, capabilities, head } = self;
+        let lacks = |problem| SubModel::error(&sub_model, LoadError::invalid(model, problem));
+        let weights = weights.ok_or_else(|| lacks("has no tensors"))?;
+        let tokenizer = tokenizer.ok_or_else(|| lacks("has no tokenizer"))?;
+        tracing::info!(
+            model,
+            part = (!sub_model.is_empty()).then_some(&sub_model),
+            model_type = config.model_type,
+            layers = config.num_layers,
+            hidden_size = config.hidden_size,
+            stored = weights.stored_dtype(&config.typical_weight()),
+            max_input_length = capabilities.max_input_length,
+            "checkpoint opened"
+        );
+        Ok(Checkpoint { sub_model, config, weights, tokenizer, token_types, unpooled, capabilities, head })
     }
 }

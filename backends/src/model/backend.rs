@@ -65,7 +65,7 @@ impl TransformerBackend {
             let example = match checkpoints.iter().find(|it| !it.config.is_table()) {
                 None => "the model has none".to_owned(),
                 Some(it) => {
-                    format!("one is {}", inside(&it.part, it.config.typical_weight().trim_end_matches(".weight")))
+                    format!("one is {}", inside(&it.sub_model, it.config.typical_weight().trim_end_matches(".weight")))
                 }
             };
             return Err(LoadError::Options(format!("{problem}; {example}")));
@@ -74,7 +74,7 @@ impl TransformerBackend {
     }
 
     fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_part: bool) -> Result<Self, LoadError> {
-        let Checkpoint { part, config, weights, capabilities, .. } = checkpoint;
+        let Checkpoint { sub_model, config, weights, capabilities, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
         let target =
             if config.is_table() { Target::open_for_table(options, stored)? } else { Target::open(options, stored)? };
@@ -82,7 +82,7 @@ impl TransformerBackend {
             let problem = "a Router with several models runs on the CPU only: use --device cpu";
             return Err(LoadError::Options(problem.to_owned()));
         }
-        let target = target.of_part(part);
+        let target = target.of_part(sub_model);
         if target.is_cpu() {
             let bytes = memory::weights(config, target.dtype(), capabilities.max_input_length);
             memory_budget::check(bytes).map_err(|problem| LoadError::Compute(format!("they {problem}")))?;
