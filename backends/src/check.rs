@@ -80,10 +80,10 @@ pub fn check_model(options: &LoadOptions) -> ModelCheck {
     };
     let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files));
     match Inspection::of(options, files) {
-        Ok(parts) if parts.is_empty() => {
+        Ok(sub_models) if sub_models.is_empty() => {
             ModelCheck { verdict: Verdict::RunsBut(vec![BARE.to_owned()]), model: None, licence }
         }
-        Ok(parts) => checked(&parts, licence),
+        Ok(sub_models) => checked(&sub_models, licence),
         Err(error) => refused(&error, licence),
     }
 }
@@ -93,28 +93,28 @@ fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
     ModelCheck { verdict: verdict(error.to_string()), model: None, licence }
 }
 
-fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
-    let capabilities = joined(parts.iter().map(|part| &*part.capabilities));
+fn checked(sub_models: &[Inspection], licence: Option<String>) -> ModelCheck {
+    let capabilities = joined(sub_models.iter().map(|it| &*it.capabilities));
     let mut notes = capabilities.warnings.clone();
-    let not_looked_for = match parts.iter().find(|part| part.weights.is_none()) {
-        Some(part) if part.tokenizer.is_none() => Some(BARE),
+    let not_looked_for = match sub_models.iter().find(|it| it.weights.is_none()) {
+        Some(it) if it.tokenizer.is_none() => Some(BARE),
         Some(_) => Some("its tensors were not checked: only safetensors files have a header that can be read alone"),
         None => None,
     };
     notes.extend(not_looked_for.map(str::to_owned));
-    let weights = |part: &Inspection| part.weights.as_ref().map(Weights::parameters);
-    let distinct = with_distinct_tensors(parts);
-    let stored = |part: &Inspection| {
-        let stored = part.weights.as_ref()?.stored_dtype(&part.config.typical_weight());
+    let weights = |it: &Inspection| it.weights.as_ref().map(Weights::parameters);
+    let distinct = with_distinct_tensors(sub_models);
+    let stored = |it: &Inspection| {
+        let stored = it.weights.as_ref()?.stored_dtype(&it.config.typical_weight());
         Some(stored.to_owned())
     };
-    let stored: Option<Vec<String>> = parts.iter().map(stored).collect();
+    let stored: Option<Vec<String>> = sub_models.iter().map(stored).collect();
     let model = CheckedModel {
-        family: listed(parts.iter().map(|part| part.config.model_type.as_str())),
-        attention: listed(parts.iter().map(|part| part.config.attention_name())),
+        family: listed(sub_models.iter().map(|it| it.config.model_type.as_str())),
+        attention: listed(sub_models.iter().map(|it| it.config.attention_name())),
         parameters: distinct.into_iter().map(weights).sum(),
         stored_dtype: stored.map(|stored| listed(stored.iter().map(String::as_str))),
-        memory: memory_of(parts),
+        memory: memory_of(sub_models),
         capabilities,
     };
     let verdict = if notes.is_empty() { Verdict::Runs } else { Verdict::RunsBut(notes) };
@@ -122,25 +122,25 @@ fn checked(parts: &[Inspection], licence: Option<String>) -> ModelCheck {
 }
 
 /// Memory of all sub-models: the sum of their weights, and the largest memory of an input.
-fn memory_of(parts: &[Inspection]) -> Vec<Memory> {
-    let distinct = with_distinct_tensors(parts);
-    let told = DTYPES.into_iter().filter(|_| parts.iter().all(|part| part.config.vocab_size > 0));
+fn memory_of(sub_models: &[Inspection]) -> Vec<Memory> {
+    let distinct = with_distinct_tensors(sub_models);
+    let told = DTYPES.into_iter().filter(|_| sub_models.iter().all(|it| it.config.vocab_size > 0));
     let memory = |dtype| {
-        let longest = |part: &Inspection| part.capabilities.max_input_length;
-        let of_input = |part: &Inspection| memory::of_inputs(&part.config, &Target::cpu(dtype)).bytes(longest(part));
+        let longest = |it: &Inspection| it.capabilities.max_input_length;
+        let of_input = |it: &Inspection| memory::of_inputs(&it.config, &Target::cpu(dtype)).bytes(longest(it));
         Memory {
             dtype,
-            weights_bytes: distinct.iter().map(|part| memory::weights(&part.config, dtype, longest(part))).sum(),
-            longest_input_bytes: parts.iter().map(of_input).max().unwrap_or(0),
+            weights_bytes: distinct.iter().map(|it| memory::weights(&it.config, dtype, longest(it))).sum(),
+            longest_input_bytes: sub_models.iter().map(of_input).max().unwrap_or(0),
         }
     };
     told.map(memory).collect()
 }
 
 /// The sub-models without those that share the tensors of an earlier one.
-fn with_distinct_tensors(parts: &[Inspection]) -> Vec<&Inspection> {
-    let is_first = |index: usize| !parts[..index].iter().any(|other| parts[index].shares_tensors(other));
-    (0..parts.len()).filter(|&index| is_first(index)).map(|index| &parts[index]).collect()
+fn with_distinct_tensors(sub_models: &[Inspection]) -> Vec<&Inspection> {
+    let is_first = |index: usize| !sub_models[..index].iter().any(|other| sub_models[index].shares_tensors(other));
+    (0..sub_models.len()).filter(|&index| is_first(index)).map(|index| &sub_models[index]).collect()
 }
 
 /// Distinct names in their order, separated by commas.

@@ -84,10 +84,10 @@ pub enum LoadError {
     #[error("cannot prepare the weights: {}", told(.0))]
     Compute(String),
     /// A sub-model cannot be served.
-    #[error("{}: {source}", told(.part))]
+    #[error("{}: {source}", told(.sub_model))]
     SubModel {
         /// The sub-model's folder.
-        part: String,
+        sub_model: String,
         /// The reason.
         #[source]
         source: Box<LoadError>,
@@ -175,7 +175,7 @@ mod tests {
             LoadError::MissingTensor { file: long(), name: long() },
             LoadError::TensorShape { file: long(), name: long(), expected: vec![1], found: vec![2] },
             LoadError::MissingFile { location: long(), file: long(), hint: long() },
-            LoadError::SubModel { part: long(), source: Box::new(LoadError::Compute(long())) },
+            LoadError::SubModel { sub_model: long(), source: Box::new(LoadError::Compute(long())) },
         ] {
             let message = error.to_string();
             assert!(message.len() < 4800 && !message.contains('\n'), "{} bytes: {message}", message.len());

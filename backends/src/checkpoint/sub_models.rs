@@ -33,16 +33,16 @@ impl SubModel {
     pub(super) fn all(options: &LoadOptions, files: ModelFiles) -> Result<Vec<Self>, LoadError> {
         // A malformed list is refused where it is read, unless the options overrule it.
         let ways = if files.has_gguf() { None } else { Ways::read(&files).unwrap_or_default() };
-        let parts: Vec<&Way> = ways.iter().filter(|ways| !ways.is_plain()).flat_map(Ways::parts).collect();
-        if parts.len() < 2 {
-            let files = match parts.first() {
-                Some(way) => files.part_in(0, way.folder()),
+        let sub_models: Vec<&Way> = ways.iter().filter(|ways| !ways.is_plain()).flat_map(Ways::sub_models).collect();
+        if sub_models.len() < 2 {
+            let files = match sub_models.first() {
+                Some(way) => files.of_sub_model(0, way.folder()),
                 None => files,
             };
             return Ok(vec![Self { name: String::new(), route: None, files, options: options.clone() }]);
         }
-        if let Some(way) = parts.get(MAX_SUB_MODELS) {
-            let what = format!("{} models behind one Router", parts.len());
+        if let Some(way) = sub_models.get(MAX_SUB_MODELS) {
+            let what = format!("{} models behind one Router", sub_models.len());
             let file = way.route.as_ref().map_or(MODULES, |route| &route.file);
             return Err(LoadError::unsupported(file, what, format!("{MAX_SUB_MODELS} at most")));
         }
@@ -57,17 +57,17 @@ impl SubModel {
             return Err(LoadError::Options(problem));
         }
         let options = LoadOptions { task: Some(Task::Embed), ..options.clone() };
-        let part = |(index, way): (usize, &&Way)| Self {
+        let sub_model = |(index, way): (usize, &&Way)| Self {
             name: way.folder().to_owned(),
             route: way.route.clone(),
-            files: files.part_in(index, way.folder()),
+            files: files.of_sub_model(index, way.folder()),
             options: options.clone(),
         };
-        let parts: Vec<Self> = parts.iter().enumerate().map(part).collect();
+        let sub_models: Vec<Self> = sub_models.iter().enumerate().map(sub_model).collect();
         // As above.
-        let lists: Vec<_> = parts.iter().filter_map(|part| ModuleList::read(&part.files).ok()).collect();
+        let lists: Vec<_> = sub_models.iter().filter_map(|it| ModuleList::read(&it.files).ok()).collect();
         dense_uses::check(&files, lists.iter().flat_map(ModuleList::dense_folders))?;
-        Ok(parts)
+        Ok(sub_models)
     }
 
     /// Adds the sub-model's name to its error.
@@ -75,15 +75,15 @@ impl SubModel {
         if name.is_empty() {
             return error;
         }
-        LoadError::SubModel { part: name.to_owned(), source: Box::new(error) }
+        LoadError::SubModel { sub_model: name.to_owned(), source: Box::new(error) }
     }
 }
 
 /// Capabilities of a model with sub-models: the first one's, with the warnings of all.
-pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> Capabilities {
-    let mut joined = parts.next().cloned().unwrap_or_default();
-    for (index, part) in (1..).zip(parts) {
-        if let (Some(embed), Some(other)) = (&mut joined.embed, &part.embed) {
+pub(crate) fn joined<'a>(mut sub_models: impl Iterator<Item = &'a Capabilities>) -> Capabilities {
+    let mut joined = sub_models.next().cloned().unwrap_or_default();
+    for (index, sub_model) in (1..).zip(sub_models) {
+        if let (Some(embed), Some(other)) = (&mut joined.embed, &sub_model.embed) {
             embed.token_dim = embed.token_dim.max(other.token_dim);
             let length_of = |task: &str| other.tasks.iter().find(|it| it.task == task)?.max_input_length;
             for task in embed.tasks.iter_mut().filter(|task| task.sub_model == index) {
@@ -91,7 +91,7 @@ pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> C
                 task.excludes_prompts = other.prompts.excluded;
             }
         }
-        let new: Vec<String> = part.warnings.iter().filter(|it| !joined.warnings.contains(it)).cloned().collect();
+        let new: Vec<String> = sub_model.warnings.iter().filter(|it| !joined.warnings.contains(it)).cloned().collect();
         joined.warnings.extend(new);
     }
     joined
@@ -102,7 +102,7 @@ pub(crate) fn joined<'a>(mut parts: impl Iterator<Item = &'a Capabilities>) -> C
 /// # Errors
 /// They have different widths.
 pub(super) fn check_widths<'a>(
-    parts: impl Iterator<Item = (&'a RouteName, &'a Capabilities)>,
+    sub_models: impl Iterator<Item = (&'a RouteName, &'a Capabilities)>,
 ) -> Result<(), LoadError> {
-    same_width(parts.filter_map(|(route, part)| Some((route, part.embed.as_ref()?.dim)))).map(drop)
+    same_width(sub_models.filter_map(|(route, it)| Some((route, it.embed.as_ref()?.dim)))).map(drop)
 }

@@ -57,10 +57,10 @@ pub fn model_summary(source: &ModelSource, task: Option<Task>) -> Result<ModelSu
     let options = &LoadOptions { source: source.clone(), task, ..LoadOptions::default() };
     let files = ModelFiles::open(options, FileSet::WithoutWeights)?;
     let nothing = LoadError::invalid(files.display_name(), "has no modules");
-    let parts = SubModel::all(options, files)?;
-    let is_one_model = parts.len() == 1;
+    let sub_models = SubModel::all(options, files)?;
+    let is_one_model = sub_models.len() == 1;
     // The sub-model for texts without a task.
-    let SubModel { mut files, options, .. } = parts.into_iter().next().ok_or(nothing)?;
+    let SubModel { mut files, options, .. } = sub_models.into_iter().next().ok_or(nothing)?;
     let options = &options;
     let table = StaticEmbedding::find(&files)?;
     let gguf = files.take_gguf();

@@ -48,13 +48,13 @@ pub(crate) struct TransformerBackend {
 impl TransformerBackend {
     /// Packs the weights of all sub-models for the device; afterwards the checkpoints are not needed.
     pub(crate) fn load_all(checkpoints: &[Checkpoint], options: &LoadOptions) -> Result<Vec<Self>, LoadError> {
-        let has_parts = checkpoints.len() > 1;
+        let has_sub_models = checkpoints.len() > 1;
         let mut backends: Vec<Self> = Vec::with_capacity(checkpoints.len());
         for (index, checkpoint) in checkpoints.iter().enumerate() {
             let known = checkpoints[..index].iter().position(|other| checkpoint.shares_tensors(other));
             backends.push(match known {
                 Some(other) => backends[other].with_head(checkpoint)?,
-                None => Self::load(checkpoint, options, has_parts)?,
+                None => Self::load(checkpoint, options, has_sub_models)?,
             });
         }
         let is_unmatched = |pattern: &&String| {
@@ -73,16 +73,16 @@ impl TransformerBackend {
         Ok(backends)
     }
 
-    fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_part: bool) -> Result<Self, LoadError> {
+    fn load(checkpoint: &Checkpoint, options: &LoadOptions, is_sub_model: bool) -> Result<Self, LoadError> {
         let Checkpoint { sub_model, config, weights, capabilities, .. } = checkpoint;
         let stored = weights.stored_dtype(&config.typical_weight());
         let target =
             if config.is_table() { Target::open_for_table(options, stored)? } else { Target::open(options, stored)? };
-        if is_part && !target.is_cpu() {
+        if is_sub_model && !target.is_cpu() {
             let problem = "a Router with several models runs on the CPU only: use --device cpu";
             return Err(LoadError::Options(problem.to_owned()));
         }
-        let target = target.of_part(sub_model);
+        let target = target.of_sub_model(sub_model);
         if target.is_cpu() {
             let bytes = memory::weights(config, target.dtype(), capabilities.max_input_length);
             memory_budget::check(bytes).map_err(|problem| LoadError::Compute(format!("they {problem}")))?;

@@ -33,7 +33,7 @@ pub(crate) struct ModelFiles {
     /// The files are only checked, for which the configuration alone is enough.
     may_be_bare: bool,
     display_name: String,
-    part: SubFolder,
+    sub_model: SubFolder,
 }
 
 /// The sub-model whose files these are; most models have only one, with its files at the top.
@@ -63,7 +63,7 @@ impl ModelFiles {
                 remote: None,
                 may_be_bare: false,
                 display_name: "the built-in model".to_owned(),
-                part: SubFolder::default(),
+                sub_model: SubFolder::default(),
             }),
             ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
             ModelSource::Hub(model) => {
@@ -106,7 +106,7 @@ impl ModelFiles {
                 remote: None,
                 may_be_bare: false,
                 display_name,
-                part: SubFolder::default(),
+                sub_model: SubFolder::default(),
             });
         }
         if !has_gguf_extension(path) {
@@ -121,35 +121,35 @@ impl ModelFiles {
             remote: None,
             may_be_bare: false,
             display_name,
-            part: SubFolder::default(),
+            sub_model: SubFolder::default(),
         })
     }
 
     /// The files of a sub-model; `folder` replaces the top folder. Several sub-models may have the same folder.
-    pub(crate) fn part_in(&self, index: usize, folder: &str) -> Self {
+    pub(crate) fn of_sub_model(&self, index: usize, folder: &str) -> Self {
         Self {
             location: self.location.clone(),
             gguf: None,
             remote: self.remote.clone(),
             may_be_bare: self.may_be_bare,
             display_name: self.display_name.clone(),
-            part: SubFolder { index, folder: folder.to_owned() },
+            sub_model: SubFolder { index, folder: folder.to_owned() },
         }
     }
 
     /// The folder that replaces the top folder; empty for the top itself.
     pub(crate) fn folder(&self) -> &str {
-        &self.part.folder
+        &self.sub_model.folder
     }
 
     /// Index of the sub-model whose files these are.
-    pub(crate) fn part(&self) -> usize {
-        self.part.index
+    pub(crate) fn sub_model(&self) -> usize {
+        self.sub_model.index
     }
 
     /// Path of a file relative to the model's folder. A name that contains a folder is already relative to it.
     fn path(&self, name: &str) -> String {
-        if name.contains('/') { name.to_owned() } else { inside(&self.part.folder, name) }
+        if name.contains('/') { name.to_owned() } else { inside(&self.sub_model.folder, name) }
     }
 
     /// `true` for a model that is only checked and has configuration alone: neither tensors nor a tokenizer in `folder`, which is empty
@@ -159,7 +159,7 @@ impl ModelFiles {
     /// The folder cannot be read.
     pub(crate) fn is_bare(&self, folder: &str) -> Result<bool, LoadError> {
         // A missing folder is not bare: its name may be wrong.
-        let folder = if folder.is_empty() { &self.part.folder } else { folder };
+        let folder = if folder.is_empty() { &self.sub_model.folder } else { folder };
         if !folder.is_empty() && self.may_be_bare && !self.has(folder)? {
             return Ok(false);
         }
@@ -245,7 +245,7 @@ impl ModelFiles {
     /// They are missing or malformed.
     pub(crate) fn tensors(&self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
         if let Some(remote) = &self.remote {
-            let folder = if folder.is_empty() { &self.part.folder } else { folder };
+            let folder = if folder.is_empty() { &self.sub_model.folder } else { folder };
             return remote.heads.get(folder).map(|heads| TensorFiles::headers(heads)).transpose();
         }
         match folder {
@@ -263,7 +263,7 @@ impl ModelFiles {
             }
             if let Some(json) = self.json(index)? {
                 let open = |shard: &str| {
-                    let shard = &inside(&self.part.folder, shard);
+                    let shard = &inside(&self.sub_model.folder, shard);
                     if let Location::Directory(directory) = &self.location {
                         named_by_a_file(directory, shard)?;
                     }

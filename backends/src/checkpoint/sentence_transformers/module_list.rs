@@ -54,7 +54,7 @@ impl ModuleList {
     /// The file is malformed, or a module or the order of modules is not supported.
     pub(crate) fn read(files: &ModelFiles) -> Result<Self, LoadError> {
         if let Some(ways) = Ways::read(files)? {
-            return Self::of_part(&ways, files);
+            return Self::of_sub_model(&ways, files);
         }
         let pooling = files.read(&config_of(DEFAULT_POOLING))?.map(|_| DEFAULT_POOLING.to_owned());
         // An interrupted copy would give other vectors.
@@ -65,11 +65,11 @@ impl ModuleList {
     }
 
     /// The modules of the ways through the sub-model of these files.
-    fn of_part(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
+    fn of_sub_model(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
         let pooler = transformer::output(files)? == TextOutput::Pooler;
         let adapters = has_adapters(files)?;
         let mut lists = Vec::new();
-        for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.part == files.part()) {
+        for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.sub_model == files.sub_model()) {
             lists.push((number, way, Self::parse(way, files.folder(), pooler, adapters)?));
         }
         let mut list = lists.first().map(|(_, _, list)| list.clone()).unwrap_or_default();
@@ -90,7 +90,7 @@ impl ModuleList {
             (list.routes, list.route_of) = (vec![], vec![]);
         }
         dense_uses::check(files, list.dense_folders())?;
-        list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.part)).collect();
+        list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.sub_model)).collect();
         list.normalized = ways.iter().map(Way::normalizes).collect();
         Ok(list)
     }

@@ -40,8 +40,8 @@ fn the_folders_of_all_routes_are_downloaded_and_nothing_else() {
         (Hub::start(with_others("router-encoders-tiny", "document_0_Transformer")), TempDir::new().unwrap());
     let found = Checkpoint::open_all(&options(source(&hub, &cache))).unwrap();
     let expected = Checkpoint::open_all(&options(ModelSource::Path(fixture("router-encoders-tiny")))).unwrap();
-    let told = |parts: &[Checkpoint]| -> Vec<_> {
-        parts.iter().map(|part| (part.sub_model.clone(), part.config.clone(), part.capabilities.clone())).collect()
+    let told = |sub_models: &[Checkpoint]| -> Vec<_> {
+        sub_models.iter().map(|it| (it.sub_model.clone(), it.config.clone(), it.capabilities.clone())).collect()
     };
     assert_eq!(told(&found), told(&expected));
     let of = |folder: &str, files: &[&str]| files.iter().map(|file| format!("{folder}{file}")).collect::<Vec<_>>();

@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// `true` if the vectors of texts without a task are scaled; the tasks whose vectors are, and those whose are not.
 fn normalizes(path: &Path) -> (bool, [Vec<String>; 2]) {
-    let parts = Checkpoint::open_all(&super::options(ModelSource::Path(path.to_owned()))).unwrap();
-    let embed = parts[0].capabilities.embed.as_ref().unwrap();
+    let sub_models = Checkpoint::open_all(&super::options(ModelSource::Path(path.to_owned()))).unwrap();
+    let embed = sub_models[0].capabilities.embed.as_ref().unwrap();
     let tasks = |scaled| embed.tasks.iter().filter(move |it| it.normalizes == scaled).map(|it| it.task.clone());
     (embed.normalizes, [true, false].map(|scaled| tasks(scaled).collect()))
 }

@@ -250,7 +250,7 @@ impl Target {
     }
 
     /// The same target for a sub-model, whose folder is the prefix of the names of weights.
-    pub(crate) fn of_part(self, folder: &str) -> Self {
+    pub(crate) fn of_sub_model(self, folder: &str) -> Self {
         Self { prefix: format!("{folder}{}", if folder.is_empty() { "" } else { "/" }), ..self }
     }
 

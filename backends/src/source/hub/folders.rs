@@ -49,7 +49,7 @@ impl Download<'_> {
             ways => ways?,
         };
         let mut folders: Vec<String> = Vec::new();
-        for way in ways.iter().flat_map(Ways::parts) {
+        for way in ways.iter().flat_map(Ways::sub_models) {
             let Some(first) = way.modules.first() else { continue };
             let is_table = first.library_class() == Some("StaticEmbedding");
             let is_routed = way.route.is_some() && first.short_class() == "Transformer";

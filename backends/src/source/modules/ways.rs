@@ -20,7 +20,7 @@ pub(crate) struct Way {
     pub(crate) route: Option<RouteName>,
     pub(crate) modules: Vec<Module>,
     /// Index of the sub-model; sub-models are numbered in the order of their first way.
-    pub(crate) part: usize,
+    pub(crate) sub_model: usize,
 }
 
 impl Ways {
@@ -31,29 +31,30 @@ impl Ways {
     pub(crate) fn read(files: &dyn ListFiles) -> Result<Option<Self>, LoadError> {
         let Some(modules) = Module::list(files)? else { return Ok(None) };
         let Some(place) = modules.iter().position(Module::is_router) else {
-            return Ok(Some(Self(vec![Way { task: String::new(), route: None, modules, part: 0 }])));
+            return Ok(Some(Self(vec![Way { task: String::new(), route: None, modules, sub_model: 0 }])));
         };
         let router = Router::read(files, &modules[place].path)?;
         let mut ways: Vec<Way> = Vec::new();
         for task in std::iter::once(None).chain(router.tasks().into_iter().map(Some)) {
             let Some((route, inside)) = router.route(task) else { continue };
             let modules = [&modules[..place], inside, &modules[place + 1..]].concat();
-            let next = ways.iter().map(|way| way.part + 1).max().unwrap_or(0);
-            let part = ways.iter().find(|way| begin_alike(&way.modules, &modules)).map_or(next, |way| way.part);
-            ways.push(Way { task: task.unwrap_or_default().to_owned(), route: Some(route), modules, part });
+            let next = ways.iter().map(|way| way.sub_model + 1).max().unwrap_or(0);
+            let sub_model =
+                ways.iter().find(|way| begin_alike(&way.modules, &modules)).map_or(next, |way| way.sub_model);
+            ways.push(Way { task: task.unwrap_or_default().to_owned(), route: Some(route), modules, sub_model });
         }
         Ok(Some(Self(ways)))
     }
 
     /// The first way of each sub-model.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Way> {
-        (0..).map_while(|part| self.0.iter().find(|way| way.part == part))
+    pub(crate) fn sub_models(&self) -> impl Iterator<Item = &Way> {
+        (0..).map_while(|sub_model| self.0.iter().find(|way| way.sub_model == sub_model))
     }
 
     /// `true` for a single model whose files are at the top.
     pub(crate) fn is_plain(&self) -> bool {
-        let mut parts = self.parts();
-        self.0.len() == 1 || parts.next().is_none_or(|way| way.folder().is_empty()) && parts.next().is_none()
+        let mut sub_models = self.sub_models();
+        self.0.len() == 1 || sub_models.next().is_none_or(|way| way.folder().is_empty()) && sub_models.next().is_none()
     }
 }
 
