@@ -34,28 +34,7 @@ impl Evidence<'_> {
         if let Some(folder) = &self.options.dense_path {
             list.replace_dense(folder)?;
         }
-        let is_table = self.metadata.config.is_table();
-        // The pooling in a static embedding's config belongs to the model that it was distilled from.
-        let config_pooling = if is_table { Some(Pooling::Mean) } else { self.config_pooling()? };
-        let pooling = match (given, &list.pooling) {
-            (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
-                let problem = format!("--pooling {pooling}: a static embedding supports only mean pooling");
-                return Err(LoadError::Options(problem));
-            }
-            (Some(pooling), _) => PoolingConfig { pooling: vec![pooling], include_prompt: true },
-            (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size)?,
-            (None, None) if config_pooling.is_some() => {
-                PoolingConfig { pooling: config_pooling.into_iter().collect(), include_prompt: true }
-            }
-            (None, None) if list.pooler => PoolingConfig { pooling: vec![Pooling::Cls], include_prompt: true },
-            (None, None) if self.purpose == Purpose::Summary => {
-                PoolingConfig { pooling: vec![Pooling::LastToken], include_prompt: true }
-            }
-            (None, None) => {
-                let problem = format!("{} names no pooling: give --pooling", self.files.display_name());
-                return Err(LoadError::Options(problem));
-            }
-        };
+        let pooling = self.pooling(given, &list)?;
         let mut prompts = self.prompts(self.metadata.prompts.clone())?;
         // Last-token pooling does not depend on the prompt's rows.
         prompts.excluded = !pooling.include_prompt && pooling.pooling != [Pooling::LastToken];
@@ -88,6 +67,31 @@ impl Evidence<'_> {
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
+    }
+
+    /// The given pooling, otherwise the one of the modules, of `config.json` or of the pooler.
+    ///
+    /// # Errors
+    /// The files are malformed or name no pooling, or a static embedding is given another than the mean.
+    fn pooling(&self, given: Option<Pooling>, list: &ModuleList) -> Result<PoolingConfig, LoadError> {
+        let is_table = self.metadata.config.is_table();
+        // The pooling in a static embedding's config belongs to the model that it was distilled from.
+        let config_pooling = if is_table { Some(Pooling::Mean) } else { self.config_pooling()? };
+        let only = |pooling| PoolingConfig { pooling: vec![pooling], include_prompt: true };
+        match (given, &list.pooling) {
+            (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
+                let problem = format!("--pooling {pooling}: a static embedding supports only mean pooling");
+                Err(LoadError::Options(problem))
+            }
+            (Some(pooling), _) => Ok(only(pooling)),
+            (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size),
+            (None, None) => {
+                let usual = config_pooling.or(list.pooler.then_some(Pooling::Cls));
+                let usual = usual.or((self.purpose == Purpose::Summary).then_some(Pooling::LastToken));
+                let problem = || format!("{} names no pooling: give --pooling", self.files.display_name());
+                usual.map(only).ok_or_else(|| LoadError::Options(problem()))
+            }
+        }
     }
 
     /// Pooling in `config.json`, as in NVIDIA's decoders without a causal mask.
