@@ -232,7 +232,7 @@ fn bits(x: &Tensor) -> Vec<u32> {
     values(x).iter().map(|value| value.to_bits()).collect()
 }
 
-/// In one part and in the smallest ones: the same bits, and a yield point before each part.
+/// At the measured pace and in the smallest parts: the same bits, and a yield point before each part.
 fn check_parts(parts: usize, out: &Tensor, operation: impl Fn(&mut Yields<'_>) -> candle_core::Result<()>) {
     let before = out.copy().unwrap();
     let mut reached = [0, 0];
@@ -250,7 +250,9 @@ fn check_parts(parts: usize, out: &Tensor, operation: impl Fn(&mut Yields<'_>) -
     });
     assert_eq!(whole, split);
     assert_ne!(whole, bits(&before));
-    assert_eq!(reached, [1, parts]);
+    // One part, unless the machine stood still during an earlier one, which the pace remembers for a while.
+    assert!((1..=parts).contains(&reached[0]), "{reached:?}");
+    assert_eq!(reached[1], parts);
     for stop_at in 1..=parts {
         let mut counter = Counter { reached: 0, stop_at };
         let mut yields = Yields::new(&mut counter);
