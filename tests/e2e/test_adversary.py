@@ -188,7 +188,7 @@ def test_the_bound_of_memory_follows_from_what_is_sent():
     idle = limits.bound(Load(connections=1000)) - limits.bound(Load())
     assert idle == 1000 * CONNECTION
     held = Load(connections=1000, bodies=1000 * MB, parsed=1000 * MB, values=1000 * MB, requests=1000)
-    assert limits.bound(held) - limits.bound(Load(connections=1000)) == (limits.buffered + limits.payload) * 23 // 2
+    assert limits.bound(held) - limits.bound(Load(connections=1000)) == (limits.buffered + limits.payload) * 12
 
 
 def test_copies_of_what_is_shared_are_beyond_the_bound():

@@ -7,7 +7,7 @@ import subprocess
 from harness import BINARIES, PREFOLD, ROOT, environment
 from reference import WORKLOAD
 
-DATA = ROOT / "examples" / "demo" / "data"
+DATA = ROOT / "tools" / "common" / "data"
 
 
 def lines(path):
