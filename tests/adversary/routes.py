@@ -1,4 +1,4 @@
-"""All routes (router/src/server/routing.rs) with a valid request and the values of its fields."""
+"""All routes (router/src/routes/table.rs) with a valid request and the values of its fields."""
 
 from dataclasses import dataclass
 
