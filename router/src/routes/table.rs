@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-/// What a route does: who may call it, and which errors and headers its responses have.
+/// Purpose of a route. It decides on the API key, and on the errors and headers of its responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Runs the model.

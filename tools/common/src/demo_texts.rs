@@ -51,7 +51,7 @@ impl DemoTexts {
 }
 
 impl Question {
-    /// Whether the passage answers the question in the FAQ.
+    /// True if the passage answers the question in the FAQ.
     pub fn is_answered_by(&self, passage: &Passage) -> bool {
         self.relevant.contains(&passage.id)
     }

@@ -35,7 +35,7 @@ impl Template {
         Self::with_fields(text, |_| true)
     }
 
-    /// Parses a template, in which only the placeholders of known fields are none of the literal text.
+    /// Parses a template with placeholders for known fields only; other names in braces are literal.
     pub fn with_fields(text: &str, is_field: impl Fn(&str) -> bool) -> Self {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -61,7 +61,7 @@ impl Template {
         Self { parts }
     }
 
-    /// Whether the template has the placeholder `{name}`.
+    /// True if the template has the placeholder `{name}`.
     pub fn has(&self, name: &str) -> bool {
         self.parts.iter().any(|part| matches!(part, Segment::Field(field) if field == name))
     }
