@@ -1,10 +1,15 @@
 //! Matrix product `y = x W^T`, with the weights packed once.
 //!
 //! The loops follow BLIS (F. G. Van Zee and R. A. van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS
-//! Functionality", ACM TOMS 41(3), 2015): a register block of MR rows and NR columns, with packed A (rows of `x`, [`MC`] at a
-//! time, packed by each core into its L2 as `[steps, MR]`) and packed B (the weights, in panels of [`PANEL`] columns, see
-//! [`pack`]). MR and NR are `ROWS` and `WIDTH` of [`Dot`](crate::simd::Dot); KC is the length of sums in registers. Unlike BLIS, B
-//! is packed when a model is loaded, not at each call.
+//! Functionality", ACM TOMS 41(3), 2015), and so do the names:
+//!
+//! - *MR*, *NR*: rows and columns of a register block, constants of [`Dot`](crate::simd::Dot), which is the micro-kernel's step.
+//! - *Packed A*: rows of `x`, *MC* at a time ([`MC`]), packed by each core into its L2. Its micro-panels are `[steps, MR]`.
+//! - *Packed B*: the weights, in micro-panels of [`PANEL`] columns, a multiple of each instruction set's NR (see [`pack`]). Unlike in
+//!   BLIS, B is packed when a model is loaded, not at each call.
+//! - *KC*: words of a row that are summed in registers.
+//! - *NC*: columns of packed B that are multiplied with all rows of a block before the next ones, here given by their bytes
+//!   (`NC_BYTES`).
 
 mod block;
 mod pack;

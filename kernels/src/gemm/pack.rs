@@ -1,6 +1,6 @@
 //! Packed B: the layout of weights.
 //!
-//! A *word* is one f32, two neighbouring bf16 or four neighbouring bytes of a row. A *panel* is [`PANEL`] rows of W, stored
+//! A *word* is one f32, two neighbouring bf16 or four neighbouring bytes of a row. A *panel* (micro-panel) is [`PANEL`] rows of W, stored
 //! word by word: words at the same place of all its rows are contiguous, so that one vector load gives a word of each of 16
 //! columns of the product, and an AMX tile is 16 such lines. Missing rows of the last panel, and elements beyond `k`, are zero.
 

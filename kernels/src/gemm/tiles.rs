@@ -11,9 +11,9 @@ use crate::simd::{Format, Simd, TileOperation, Vector};
 use crate::store::Store;
 use crate::tiles::{LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 
-/// Bytes of panels that are multiplied with all rows of a block before the next panels: they stay in L2 meanwhile, with a
+/// NC in bytes of packed B: panels that are multiplied with all rows of a block before the next. They stay in L2 meanwhile, with a
 /// pair of row tiles in L1.
-const PANELS_BYTES: usize = 768 << 10;
+const NC_BYTES: usize = 768 << 10;
 
 /// Bytes of a tile.
 const TILE_BYTES: usize = ROWS * ROW_BYTES;
@@ -32,7 +32,7 @@ impl<P: Format> TileOperation for Block<'_, P> {
         self.copy_rows(steps, rows);
         // SAFETY: the tiles are the caller's duty.
         let mut tiles = unsafe { T::new() };
-        let panels_at_once = (PANELS_BYTES / (steps * 2 * TILE_BYTES)).max(1);
+        let panels_at_once = (NC_BYTES / (steps * 2 * TILE_BYTES)).max(1);
         let panels = self.panels();
         for first in panels.clone().step_by(panels_at_once) {
             let some = first..(first + panels_at_once).min(panels.end);

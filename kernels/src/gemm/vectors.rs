@@ -4,7 +4,7 @@ use super::block::Block;
 use super::pack::PANEL;
 use crate::runtime::scratch::Scratch;
 use crate::simd::{
-    ColumnWords, Dot, Format, MAX_LANES, MAX_ROWS, Operation, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
+    ColumnWords, Dot, Format, MAX_LANES, MAX_MR, Operation, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
     product, product_widening,
 };
 use std::ops::Range;
@@ -21,13 +21,13 @@ const KC: usize = 512;
 /// enough panels read at once to hide the memory's latency.
 const WIDE: usize = 8;
 
-/// Bytes of panels that are multiplied with all rows of a block before the next panels. They stay in L2 meanwhile, with the
-/// packed rows of a register block in L1, and writes to a row of the output are long, so that each page is visited once for all
+/// NC in bytes of packed B: panels that are multiplied with all rows of a block before the next. They stay in L2 meanwhile, with the
+/// micro-panel of packed A in L1, and writes to a row of the output are long, so that each page is visited once for all
 /// of these panels.
-const PANELS_BYTES: usize = 256 << 10;
+const NC_BYTES: usize = 256 << 10;
 
 /// Maximum words of the sums of a register block.
-const SUMS: usize = 2 * MAX_ROWS * MAX_LANES;
+const SUMS: usize = 2 * MAX_MR * MAX_LANES;
 
 /// Rows that a register block gives up, since widening its columns on the fly needs their registers.
 const WIDENING_ROWS: usize = 1;
@@ -48,7 +48,7 @@ struct Vectors<'a, P, D> {
     widens_panels: bool,
     /// The current range of packed words of a row: at most [`KC`] words after widening, unless the format is quantized.
     packed: Range<usize>,
-    /// [`SUMS`] words of sums, then packed A (for each register block its rows' words, `[steps, rows]`), then a widened panel.
+    /// [`SUMS`] words of sums, then packed A (micro-panels, `[steps, MR]`), then a widened panel.
     scratch: Scratch,
     dot: std::marker::PhantomData<D>,
 }
@@ -76,13 +76,13 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         let most = if P::IS_QUANTIZED { row_words } else { KC / Self::WIDENING };
         let packed = row_words.div_ceil(row_words.div_ceil(most).max(1));
         let steps = packed * Self::WIDENING;
-        let on_the_way = if D::IS_WIDENED { D::ROWS - WIDENING_ROWS } else { D::ROWS };
+        let on_the_way = if D::IS_WIDENED { D::MR - WIDENING_ROWS } else { D::MR };
         // bf16 is always widened on the fly: this costs less than reading twice as many words, for which L1 is too small.
         let widens_panels = D::WIDENS_BYTES && block.rows.len() > on_the_way;
         let panel = if widens_panels { steps * PANEL } else { 0 };
         Self {
             block,
-            tiles: RowTiles::new(block.rows.len(), if widens_panels { D::ROWS } else { on_the_way }),
+            tiles: RowTiles::new(block.rows.len(), if widens_panels { D::MR } else { on_the_way }),
             widens_panels,
             packed: 0..packed,
             scratch: Scratch::new(SUMS + block.rows.len() * steps + MAX_LANES + panel),
@@ -106,18 +106,18 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         let row_words = self.block.x.len.div_ceil(size_of::<u32>());
         let most = self.packed.len();
         let panels = self.block.panels();
-        let at_once = (PANELS_BYTES / (most * PANEL * size_of::<u32>()).max(1)).max(1);
+        let at_once = (NC_BYTES / (most * PANEL * size_of::<u32>()).max(1)).max(1);
         for start in (0..row_words).step_by(most) {
             self.packed = start..(start + most).min(row_words);
             // SAFETY: the CPU has the instructions of `D`.
-            unsafe { self.pack_rows() };
+            unsafe { self.pack_a() };
             let mut panel = panels.start;
             while panel < panels.end {
                 let wide = panel * PANEL..panel * PANEL + WIDE * D::V::LANES;
                 let is_whole = self.block.columns.start <= wide.start && wide.end <= self.block.columns.end;
                 // SAFETY: the CPU has the instructions of `D`.
                 panel += unsafe {
-                    if is_whole && self.rows() * WIDE <= D::ROWS * D::VECTORS {
+                    if is_whole && self.rows() * WIDE <= D::MR * D::VECTORS {
                         self.multiply_wide(wide)
                     } else if self.widens_panels {
                         self.widen_panel(panel);
@@ -130,12 +130,12 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         }
     }
 
-    /// Packs A: copies the current words of all rows into scratch, for each register block `[steps, rows]`.
+    /// Packs A: copies the current words of all rows into micro-panels in scratch, `[steps, MR]`.
     ///
     /// # Safety
     /// The CPU has the instructions of `D`.
     #[inline(always)]
-    unsafe fn pack_rows(&mut self) {
+    unsafe fn pack_a(&mut self) {
         let (steps, lanes) = (self.steps(), D::V::LANES);
         let first_byte = self.packed.start * size_of::<u32>();
         // A row's last word may be incomplete.
@@ -248,7 +248,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
     unsafe fn multiply_panels<const PACKED: bool>(&mut self, panels: Range<usize>) -> usize {
         for tile in 0..self.tiles.count() {
             for panel in panels.clone() {
-                for offset in (0..PANEL).step_by(D::WIDTH) {
+                for offset in (0..PANEL).step_by(D::NR) {
                     // SAFETY: the caller's duty.
                     unsafe { self.multiply_part::<PACKED>(tile, panel, offset) };
                 }
@@ -265,7 +265,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
     unsafe fn multiply_part<const PACKED: bool>(&mut self, tile: usize, panel: usize, offset: usize) {
         let (rows, wanted) = (self.tiles.rows(tile), self.block.columns_of(panel));
         let first = panel * PANEL + offset;
-        let columns = first.max(wanted.start)..(first + D::WIDTH).min(wanted.end);
+        let columns = first.max(wanted.start)..(first + D::NR).min(wanted.end);
         if columns.is_empty() {
             return;
         }
@@ -280,14 +280,14 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
             ($($rows:literal)*) => {
                 match rows.len() {
                     // SAFETY: scratch and panel have the words of the block, as sliced above.
-                    $($rows if $rows <= D::ROWS => unsafe { self.multiply::<$rows, PACKED>(&block) },)*
-                    _ => unreachable!("tiles have 1 to D::ROWS rows"),
+                    $($rows if $rows <= D::MR => unsafe { self.multiply::<$rows, PACKED>(&block) },)*
+                    _ => unreachable!("tiles have 1 to D::MR rows"),
                 }
             };
         }
         by_rows!(1 2 3 4 5 6 7 8 9 10 11 12 13 14);
         // SAFETY: the CPU has the instructions of `D`; the sums have just been written.
-        unsafe { self.finish(&block, rows.len(), D::WIDTH) };
+        unsafe { self.finish(&block, rows.len(), D::NR) };
     }
 
     /// # Safety

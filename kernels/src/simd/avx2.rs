@@ -152,7 +152,7 @@ impl Dot for WidenedBytesDot {
     type Sums = V256;
     const ELEMENTS: usize = 2;
     const IS_WIDENED: bool = true;
-    const ROWS: usize = 6;
+    const MR: usize = 6;
     const VECTORS: usize = 2;
 
     #[inline(always)]
@@ -199,7 +199,7 @@ impl Dot for VnniDot {
     type V = V256;
     type Sums = V256;
     const ELEMENTS: usize = 4;
-    const ROWS: usize = 6;
+    const MR: usize = 6;
     const VECTORS: usize = 2;
 
     #[inline(always)]

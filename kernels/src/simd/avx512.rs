@@ -193,7 +193,7 @@ impl Dot for NativeBf16Dot {
     type V = V512<true>;
     type Sums = V512<true>;
     const ELEMENTS: usize = 2;
-    const ROWS: usize = 14;
+    const MR: usize = 14;
     const VECTORS: usize = 2;
 
     #[inline(always)]
@@ -228,7 +228,7 @@ impl<const BF16: bool> Dot for WidenedBytesDot<BF16> {
     type Sums = V512<BF16>;
     const ELEMENTS: usize = 2;
     const IS_WIDENED: bool = true;
-    const ROWS: usize = 12;
+    const MR: usize = 12;
     const VECTORS: usize = 2;
 
     #[inline(always)]
@@ -275,7 +275,7 @@ impl Dot for VnniDot {
     type V = V512<false>;
     type Sums = V512<false>;
     const ELEMENTS: usize = 4;
-    const ROWS: usize = 14;
+    const MR: usize = 14;
     const VECTORS: usize = 2;
 
     #[inline(always)]

@@ -20,12 +20,12 @@ pub trait Dot {
     const IS_WIDENED: bool = false;
     /// `true` for bytes widened to 16 bits: widening and multiplying them takes several instructions each, one each for bf16.
     const WIDENS_BYTES: bool = Self::IS_WIDENED && Self::ELEMENTS > 1;
-    /// Rows of a register block (MR in BLIS), limited by the number of registers.
-    const ROWS: usize;
+    /// Rows of a register block, limited by the number of registers.
+    const MR: usize;
     /// Vectors in a row of a register block.
     const VECTORS: usize;
-    /// Columns of a register block (NR in BLIS).
-    const WIDTH: usize = Self::VECTORS * Self::V::LANES;
+    /// Columns of a register block.
+    const NR: usize = Self::VECTORS * Self::V::LANES;
 
     /// Adds the products of the words to the accumulators; `a` are words of rows, `b` of columns.
     fn fmadd(sums: Self::Sums, a: Self::V, b: Self::V) -> Self::Sums;
@@ -66,13 +66,13 @@ pub trait Simd {
 }
 
 /// A word is one f32.
-pub(crate) struct F32Dot<V, const ROWS: usize, const VECTORS: usize>(PhantomData<V>);
+pub(crate) struct F32Dot<V, const MR: usize, const VECTORS: usize>(PhantomData<V>);
 
-impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for F32Dot<V, ROWS, VECTORS> {
+impl<V: Vector, const MR: usize, const VECTORS: usize> Dot for F32Dot<V, MR, VECTORS> {
     type V = V;
     type Sums = V;
     const ELEMENTS: usize = 1;
-    const ROWS: usize = ROWS;
+    const MR: usize = MR;
     const VECTORS: usize = VECTORS;
 
     #[inline(always)]
@@ -86,7 +86,7 @@ impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for F32Dot<V, ROWS,
     }
 }
 
-impl<V: Vector, const ROWS: usize, const VECTORS: usize> FloatDot for F32Dot<V, ROWS, VECTORS> {
+impl<V: Vector, const MR: usize, const VECTORS: usize> FloatDot for F32Dot<V, MR, VECTORS> {
     type Element = f32;
 
     #[inline(always)]
@@ -96,14 +96,14 @@ impl<V: Vector, const ROWS: usize, const VECTORS: usize> FloatDot for F32Dot<V, 
 }
 
 /// A word is one bf16 as f32: for CPUs whose f32 product is faster, or the only one.
-pub(crate) struct WidenedBf16Dot<V, const ROWS: usize, const VECTORS: usize>(PhantomData<V>);
+pub(crate) struct WidenedBf16Dot<V, const MR: usize, const VECTORS: usize>(PhantomData<V>);
 
-impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for WidenedBf16Dot<V, ROWS, VECTORS> {
+impl<V: Vector, const MR: usize, const VECTORS: usize> Dot for WidenedBf16Dot<V, MR, VECTORS> {
     type V = V;
     type Sums = V;
     const ELEMENTS: usize = 1;
     const IS_WIDENED: bool = true;
-    const ROWS: usize = ROWS;
+    const MR: usize = MR;
     const VECTORS: usize = VECTORS;
 
     #[inline(always)]
@@ -127,7 +127,7 @@ impl<V: Vector, const ROWS: usize, const VECTORS: usize> Dot for WidenedBf16Dot<
     }
 }
 
-impl<V: Vector, const ROWS: usize, const VECTORS: usize> FloatDot for WidenedBf16Dot<V, ROWS, VECTORS> {
+impl<V: Vector, const MR: usize, const VECTORS: usize> FloatDot for WidenedBf16Dot<V, MR, VECTORS> {
     type Element = bf16;
 
     #[inline(always)]

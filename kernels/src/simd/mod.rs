@@ -25,5 +25,5 @@ pub(crate) use format::{FloatFormat, Format};
 pub(crate) use math::{erfc_of_positive, exp, exp_for_bf16};
 pub(crate) use operation::{Operation, TileOperation};
 pub(crate) use prefetch::prefetch;
-pub(crate) use product::{ColumnWords, MAX_ROWS, RowTiles, RowWords, for_rows, product, product_widening};
+pub(crate) use product::{ColumnWords, MAX_MR, RowTiles, RowWords, for_rows, product, product_widening};
 pub(crate) use vector::{MAX_LANES, Vector, for_vectors};

@@ -163,7 +163,7 @@ impl Dot for BytesDot {
     type V = V8;
     type Sums = V8;
     const ELEMENTS: usize = 4;
-    const ROWS: usize = 4;
+    const MR: usize = 4;
     const VECTORS: usize = 1;
 
     #[inline(always)]

@@ -3,10 +3,10 @@
 use super::{Dot, Vector};
 use std::ops::Range;
 
-/// Maximum rows of a register block.
-pub(crate) const MAX_ROWS: usize = 14;
+/// Maximum MR, the rows of a register block.
+pub(crate) const MAX_MR: usize = 14;
 
-/// Unrolls a block for each row `$r` below `$rows`, at most [`MAX_ROWS`], with the row as a constant.
+/// Unrolls a block for each row `$r` below `$rows`, at most [`MAX_MR`], with the row as a constant.
 ///
 /// In a loop that the compiler does not unroll, it would keep the sums in memory rather than in registers.
 macro_rules! for_rows {

@@ -5,7 +5,7 @@ use crate::simd::{ColumnWords, FloatDot, RowTiles, RowWords, Vector, for_rows, p
 use std::marker::PhantomData;
 
 /// Rows of a register block (MR): the most that can be addressed with a stride without running out of registers.
-const MAX_ROWS: usize = 8;
+const MAX_MR: usize = 8;
 
 /// The products by the dot product `D`.
 pub(crate) struct OnVectors<D>(PhantomData<D>);
@@ -35,13 +35,13 @@ impl<D: FloatDot> Products for OnVectors<D> {
     #[inline(always)]
     unsafe fn score(&mut self, factors: Factors<'_>, count: usize, scores: &mut [u32]) {
         let Factors { keys, queries, row_words, vectors } = factors;
-        let (keys, queries) = (&keys[..count * row_words], &queries[..row_words * D::WIDTH]);
-        let scores = &mut scores[..count * D::WIDTH];
-        let tiles = RowTiles::new(count, D::ROWS.min(MAX_ROWS));
+        let (keys, queries) = (&keys[..count * row_words], &queries[..row_words * D::NR]);
+        let scores = &mut scores[..count * D::NR];
+        let tiles = RowTiles::new(count, D::MR.min(MAX_MR));
         for tile in 0..tiles.count() {
             let rows = tiles.rows(tile);
             let a = RowWords { start: keys[rows.start * row_words..].as_ptr(), step: 1, row: row_words };
-            let to = Scores(scores[rows.start * D::WIDTH..].as_mut_ptr().cast());
+            let to = Scores(scores[rows.start * D::NR..].as_mut_ptr().cast());
             // SAFETY: `a` has the words of its rows, `queries` a line for each word, `scores` one for each row.
             unsafe { by_rows::<D>((rows.len(), vectors), row_words, a, queries.as_ptr(), to) };
         }
@@ -51,8 +51,8 @@ impl<D: FloatDot> Products for OnVectors<D> {
     unsafe fn weigh(&mut self, factors: WeighedValues<'_>, count: usize, sums: WeightedSums) {
         let WeighedValues { values, weights, dim, vectors } = factors;
         let steps = count.div_ceil(D::ELEMENTS);
-        let (values, weights) = (&values[..steps * dim], &weights[..steps * D::WIDTH]);
-        let tiles = RowTiles::new(dim, D::ROWS.min(MAX_ROWS));
+        let (values, weights) = (&values[..steps * dim], &weights[..steps * D::NR]);
+        let tiles = RowTiles::new(dim, D::MR.min(MAX_MR));
         for tile in 0..tiles.count() {
             let rows = tiles.rows(tile);
             let a = RowWords { start: values[rows.start..].as_ptr(), step: dim, row: 1 };
@@ -99,7 +99,7 @@ impl BlockSink for WeightedSums {
 /// [`product`] for numbers of rows and vectors known only at run time.
 ///
 /// # Safety
-/// As [`product`]; `1 <= rows <= MAX_ROWS`, `1 <= vectors <= D::VECTORS`.
+/// As [`product`]; `1 <= rows <= MAX_MR`, `1 <= vectors <= D::VECTORS`.
 #[inline(always)]
 unsafe fn by_rows<D: FloatDot>(
     (rows, vectors): (usize, usize),
@@ -112,8 +112,8 @@ unsafe fn by_rows<D: FloatDot>(
         ($($rows:literal)*) => {
             match rows {
                 // SAFETY: the caller's duty.
-                $($rows if $rows <= D::ROWS => unsafe { by_vectors::<D, $rows>(vectors, steps, a, b, sink) },)*
-                _ => unreachable!("1 to MAX_ROWS rows"),
+                $($rows if $rows <= D::MR => unsafe { by_vectors::<D, $rows>(vectors, steps, a, b, sink) },)*
+                _ => unreachable!("1 to MAX_MR rows"),
             }
         };
     }
@@ -133,13 +133,13 @@ unsafe fn by_vectors<D: FloatDot, const R: usize>(
     // SAFETY: the caller's duty.
     unsafe {
         if D::VECTORS == 2 && vectors == 2 {
-            let sums = product::<D, R, 2>(steps, a, lines(b, D::WIDTH));
+            let sums = product::<D, R, 2>(steps, a, lines(b, D::NR));
             for_rows!(r < R, {
                 sink.put::<D>(r, 0, D::to_vector(sums[r][0]));
                 sink.put::<D>(r, 1, D::to_vector(sums[r][1]));
             });
         } else {
-            let sums = product::<D, R, 1>(steps, a, lines(b, D::WIDTH));
+            let sums = product::<D, R, 1>(steps, a, lines(b, D::NR));
             for_rows!(r < R, {
                 sink.put::<D>(r, 0, D::to_vector(sums[r][0]));
             });
