@@ -60,7 +60,7 @@ pub(crate) struct TransformerConfig {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct NormConfig {
     pub(crate) kind: NormKind,
-    pub(crate) placement: Placement,
+    pub(crate) placement: NormPlacement,
     /// The first layer's attention has a norm, as in the other layers.
     pub(crate) first_attention: bool,
     pub(crate) eps: f32,
@@ -70,24 +70,24 @@ pub(crate) struct NormConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NormKind {
     /// RMSNorm with a weight.
-    Rms,
+    RmsNorm,
     /// RMSNorm with a weight plus 1.
-    RmsPlusOne,
+    RmsNormPlusOne,
     /// LayerNorm with a weight and a bias.
-    Layer,
+    LayerNorm,
     /// LayerNorm with a weight.
-    LayerUnbiased,
+    LayerNormNoBias,
 }
 
 /// Place of the norms of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placement {
-    /// On the block's input, and once more after the last layer.
-    Before,
-    /// On the sum of the block's input and output.
-    After,
-    /// On the block's input and on its output before the sum, and once more after the last layer.
-    Around,
+pub(crate) enum NormPlacement {
+    /// Pre-norm: on the block's input, and once more after the last layer.
+    Pre,
+    /// Post-norm: on the sum of the block's input and output.
+    Post,
+    /// Sandwich norm: on the block's input and on its output before the sum, and once more after the last layer.
+    PrePost,
 }
 
 /// Embeddings of a token, in addition to its word embedding.
@@ -165,7 +165,7 @@ pub(crate) struct FeedForwardConfig {
     pub(crate) output_bias: bool,
     /// The activation is applied to a gate, which is multiplied with the up projection. Without a gate it is applied to the up
     /// projection.
-    pub(crate) gated: bool,
+    pub(crate) ffn_glu: bool,
     pub(crate) activation: Activation,
     /// Experts, which replace the block in some layers.
     pub(crate) experts: Option<ExpertsConfig>,
@@ -175,17 +175,17 @@ pub(crate) struct FeedForwardConfig {
 /// all, and one shared bias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExpertsConfig {
-    pub(crate) count: usize,
+    pub(crate) num_experts: usize,
     /// Experts of a row.
-    pub(crate) top: usize,
+    pub(crate) top_k: usize,
     /// Of each group of this many layers, the second has experts.
-    pub(crate) every: usize,
+    pub(crate) every_n_layers: usize,
 }
 
 impl TransformerConfig {
     /// The experts of a layer.
     pub(crate) fn experts(&self, layer: usize) -> Option<ExpertsConfig> {
-        self.feed_forward.experts.filter(|experts| layer % experts.every == 1)
+        self.feed_forward.experts.filter(|experts| layer % experts.every_n_layers == 1)
     }
 
     /// `true` for static embeddings: no layers, and the mean of the word embeddings is a text's embedding.
@@ -255,8 +255,8 @@ impl TransformerConfig {
         }
         if !(self.norm.eps > 0.0 && self.norm.eps < 1.0) {
             let name = match self.norm.kind {
-                NormKind::Rms | NormKind::RmsPlusOne => "rms_norm_eps",
-                NormKind::Layer | NormKind::LayerUnbiased => "layer_norm_eps",
+                NormKind::RmsNorm | NormKind::RmsNormPlusOne => "rms_norm_eps",
+                NormKind::LayerNorm | NormKind::LayerNormNoBias => "layer_norm_eps",
             };
             let problem = format!("`{name}` must be between 0 and 1, it is {}", self.norm.eps);
             return Err(LoadError::invalid(file, problem));

@@ -23,14 +23,14 @@ pub(crate) struct DisentangledConfig {
     pub(crate) span: usize,
     /// Distances beyond half of `span` share rows in logarithmic buckets up to this distance; `None` for a row each.
     pub(crate) log_beyond: Option<usize>,
-    /// Queries are scored against positions.
-    pub(crate) by_query: bool,
-    /// Keys are scored against positions.
-    pub(crate) by_key: bool,
+    /// Content-to-position scores: queries are scored against positions.
+    pub(crate) c2p: bool,
+    /// Position-to-content scores: keys are scored against positions.
+    pub(crate) p2c: bool,
     /// Positions use the projections of tokens instead of their own.
-    pub(crate) shared: bool,
+    pub(crate) share_att_key: bool,
     /// The table is normalised.
-    pub(crate) normed: bool,
+    pub(crate) norm_rel_ebd: bool,
 }
 
 impl DisentangledConfig {
@@ -41,7 +41,7 @@ impl DisentangledConfig {
 
     /// Terms of a score.
     pub(crate) fn terms(&self) -> usize {
-        1 + usize::from(self.by_query) + usize::from(self.by_key)
+        1 + usize::from(self.c2p) + usize::from(self.p2c)
     }
 
     /// The row of a distance, the query's position less the key's.
@@ -189,10 +189,10 @@ mod tests {
         let config = |span, end| DisentangledConfig {
             span,
             log_beyond: end,
-            by_query: true,
-            by_key: true,
-            shared: true,
-            normed: true,
+            c2p: true,
+            p2c: true,
+            share_att_key: true,
+            norm_rel_ebd: true,
         };
         let v3 = config(256, Some(512));
         let of = |distances: &[isize]| distances.iter().map(|&it| v3.row(it) as isize - 256).collect::<Vec<_>>();

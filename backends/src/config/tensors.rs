@@ -1,7 +1,7 @@
 //! Tensors of a transformer by name and shape: what a checkpoint must have.
 
 use super::adapters::{first_factor, second_factor};
-use super::{DistanceBias, HeadName, NormKind, Placement, PositionsConfig, TransformerConfig};
+use super::{DistanceBias, HeadName, NormKind, NormPlacement, PositionsConfig, TransformerConfig};
 
 /// A matrix of a file that is all or some of the rows of a linear layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl TransformerConfig {
     /// A layer's own projections of relative position embeddings.
     pub(crate) fn position_projections(&self) -> impl Iterator<Item = &'static str> {
         let own = match &self.positions {
-            PositionsConfig::Disentangled(positions) if !positions.shared => [positions.by_query, positions.by_key],
+            PositionsConfig::Disentangled(positions) if !positions.share_att_key => [positions.c2p, positions.p2c],
             _ => [false; 2],
         };
         let names = [self.names.position_key, self.names.position_query];
@@ -50,7 +50,7 @@ impl TransformerConfig {
     pub(crate) fn feed_forward_slices(&self, prefix: &str) -> Vec<MatrixSlice> {
         let (names, width) = (&self.names, self.feed_forward.intermediate_size);
         let gate_and_up = [(names.gate, width), (names.up, width)];
-        let mut input = slices(prefix, if self.feed_forward.gated { &gate_and_up } else { &gate_and_up[1..] });
+        let mut input = slices(prefix, if self.feed_forward.ffn_glu { &gate_and_up } else { &gate_and_up[1..] });
         input.iter_mut().for_each(|part| part.swapped = names.up_first);
         input
     }
@@ -82,11 +82,11 @@ impl TransformerConfig {
         }
         if let PositionsConfig::Disentangled(positions) = &self.positions {
             all.matrix(names.relative_bias, positions.rows(), hidden);
-            if positions.normed {
+            if positions.norm_rel_ebd {
                 all.norm("", names.relative_norm, hidden);
             }
         }
-        if self.norm.placement != Placement::After {
+        if self.norm.placement != NormPlacement::Post {
             all.norm("", names.final_norm, hidden);
         }
         if self.output_size != hidden {
@@ -109,7 +109,7 @@ impl TransformerConfig {
             all.linear(&slices("", &[(layer.name, rows)]), width, self.classifier.has_bias(layer));
             if !layer.norm.is_empty() {
                 all.list.push((format!("{}.weight", layer.norm), vec![rows]));
-                if self.norm.kind == NormKind::Layer {
+                if self.norm.kind == NormKind::LayerNorm {
                     all.list.push((format!("{}.bias", layer.norm), vec![rows]));
                 }
             }
@@ -159,7 +159,7 @@ impl Tensors<'_> {
 
     fn norm(&mut self, prefix: &str, name: &str, width: usize) {
         self.list.push((format!("{prefix}{name}.weight"), vec![width]));
-        if self.config.norm.kind == NormKind::Layer {
+        if self.config.norm.kind == NormKind::LayerNorm {
             self.list.push((format!("{prefix}{name}.bias"), vec![width]));
         }
     }
@@ -167,7 +167,7 @@ impl Tensors<'_> {
     fn layer(&mut self, index: usize) {
         let TransformerConfig { names, attention, feed_forward, hidden_size: hidden, norm, .. } = self.config;
         let prefix = &names.layer(index);
-        let around = norm.placement == Placement::Around;
+        let around = norm.placement == NormPlacement::PrePost;
         if index > 0 || norm.first_attention {
             self.norm(prefix, names.attention_norm, *hidden);
             if around {
@@ -193,8 +193,8 @@ impl Tensors<'_> {
             self.norm(prefix, names.feed_forward_output_norm, *hidden);
         }
         if let Some(experts) = self.config.experts(index) {
-            let rows = experts.count * feed_forward.intermediate_size;
-            self.matrix(&format!("{prefix}{}", names.router), experts.count, *hidden);
+            let rows = experts.num_experts * feed_forward.intermediate_size;
+            self.matrix(&format!("{prefix}{}", names.router), experts.num_experts, *hidden);
             for name in [names.experts_up, names.experts_down] {
                 self.list.push((format!("{prefix}{name}"), vec![rows, *hidden]));
             }

@@ -1,7 +1,7 @@
 //! Buffers of a forward pass: the single description of their sizes and lifetimes. Allocation and the memory estimate use it, and a test
 //! compares the table in docs/architecture.md with it.
 
-use crate::config::{AdaptersConfig, Placement, TransformerConfig};
+use crate::config::{AdaptersConfig, NormPlacement, TransformerConfig};
 use crate::ops::{Buffer, Target, Yields};
 use candle_core::{DType, Result, Tensor};
 
@@ -166,14 +166,14 @@ impl Sizes {
         Self {
             embedding: if config.embeddings.size == config.hidden_size { 0 } else { config.embeddings.size },
             hidden: config.hidden_size,
-            normed_output: if config.norm.placement == Placement::Around { config.hidden_size } else { 0 },
+            normed_output: if config.norm.placement == NormPlacement::PrePost { config.hidden_size } else { 0 },
             expert: config.feed_forward.experts.map_or(0, |_| config.hidden_size),
-            experts: config.feed_forward.experts.map_or(0, |experts| experts.count),
+            experts: config.feed_forward.experts.map_or(0, |experts| experts.num_experts),
             adapters: config.adapters.as_ref().map_or(0, AdaptersConfig::width),
             output: config.output_size,
             q,
             qkv: q + 2 * kv,
-            gate_up: match (config.feed_forward.gated, &config.adapters) {
+            gate_up: match (config.feed_forward.ffn_glu, &config.adapters) {
                 (true, _) => 2 * intermediate,
                 (false, Some(_)) => intermediate,
                 (false, None) => 0,

@@ -28,7 +28,7 @@ impl Distances {
         let shape = [config.rows(), hidden];
         let values: Vec<f32> = loader.weights.read(&format!("{}.weight", names.relative_bias), &shape)?;
         let table = Tensor::from_vec(values, (shape[0], shape[1]), &Device::Cpu)?;
-        if config.normed {
+        if config.norm_rel_ebd {
             let vector = |suffix: &str| -> Result<Vector> {
                 let name = format!("{}.{suffix}", names.relative_norm);
                 Vector::new(loader.weights.read(&name, &[hidden])?, &target)
@@ -44,9 +44,9 @@ impl Distances {
     pub(super) fn of_layer(&self, loader: &Loader<'_>) -> Result<Arc<RelativePositions>> {
         let names = &loader.config.names;
         let [key, query] =
-            if self.config.shared { [names.k, names.q] } else { [names.position_key, names.position_query] };
+            if self.config.share_att_key { [names.k, names.q] } else { [names.position_key, names.position_query] };
         let projected = |is_used: bool, name: &str| is_used.then(|| self.project(loader, name)).transpose();
-        let tables = [projected(self.config.by_query, key)?, projected(self.config.by_key, query)?];
+        let tables = [projected(self.config.c2p, key)?, projected(self.config.p2c, query)?];
         Ok(Arc::new(RelativePositions::new(tables, Arc::clone(&self.rows), loader.target)?))
     }
 

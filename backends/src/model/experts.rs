@@ -18,7 +18,7 @@ impl Experts {
         let rows = x.dim(0)?;
         let scores = buffers.rows(Name::RouterScores, rows)?;
         self.router.forward(residual, &scores, Store::Overwrite, yields)?;
-        let listed = ExpertRows::route(&scores, self.top, &buffers.rows(Name::ExpertRows, rows)?, yields)?;
+        let listed = ExpertRows::route(&scores, self.top_k, &buffers.rows(Name::ExpertRows, rows)?, yields)?;
         // Summed apart from the residual stream, from which the next expert's rows may be gathered.
         let sum = buffers.rows(Name::ExpertSum, rows)?;
         ops::fill_rows(&sum, &self.bias, yields)?;

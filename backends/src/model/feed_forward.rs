@@ -28,7 +28,7 @@ pub(super) enum Block {
 pub(super) struct Dense {
     /// The up projection; with a gate, gate and up in one matrix, in this order.
     pub(super) input: Projection,
-    pub(super) gated: bool,
+    pub(super) ffn_glu: bool,
     pub(super) activation: Activation,
     pub(super) down: Projection,
 }
@@ -40,7 +40,7 @@ pub(super) struct Experts {
     pub(super) router: Linear,
     pub(super) experts: Vec<Expert>,
     /// Experts of a row.
-    pub(super) top: usize,
+    pub(super) top_k: usize,
     pub(super) activation: Activation,
     pub(super) bias: Vector,
 }
@@ -70,7 +70,7 @@ impl Dense {
         let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
         Ok(Self {
             input: loader.projection(&loader.config.feed_forward_slices(&loader.prefix), *hidden, config.input_bias)?,
-            gated: config.gated,
+            ffn_glu: config.ffn_glu,
             activation: config.activation,
             down: loader.projection(
                 &slices(&loader.prefix, &[(names.down, *hidden)]),
@@ -89,7 +89,7 @@ impl Experts {
         let (up, down) = (name(names.experts_up), name(names.experts_down));
         let dtype = loader.target.dtype_of([up.as_str(), down.as_str()].into_iter());
         let matrix = |name: &str| {
-            let shape = [config.count * width, hidden];
+            let shape = [config.num_experts * width, hidden];
             // Before memory is allocated, so that the files bound the sizes in the config.
             loader.weights.check(name, &shape)?;
             loader.weights.matrix(dtype, name, shape)
@@ -105,11 +105,11 @@ impl Experts {
             };
             Ok(Expert { up: load(&up, (width, hidden), first)?, down: load(&down, (hidden, width), second)? })
         };
-        let router = slices(&loader.prefix, &[(names.router, config.count)]);
+        let router = slices(&loader.prefix, &[(names.router, config.num_experts)]);
         Ok(Self {
             router: load_linear(loader.weights, &loader.target.in_float32(), &router, hidden, false)?,
-            experts: (0..config.count).map(expert).collect::<Result<_>>()?,
-            top: config.top,
+            experts: (0..config.num_experts).map(expert).collect::<Result<_>>()?,
+            top_k: config.top_k,
             activation: feed_forward.activation,
             bias: loader.vector(names.experts_bias, hidden)?,
         })

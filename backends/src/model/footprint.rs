@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::config::{
         AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind,
-        Placement, PositionsConfig, RopeConfig, RopeScaling, names,
+        NormPlacement, PositionsConfig, RopeConfig, RopeScaling, names,
     };
     use prefold_kernels::{Activation, Dtype};
 
@@ -109,14 +109,19 @@ mod tests {
             hidden_size: 4096,
             output_size: 4096,
             num_layers: 36,
-            norm: NormConfig { kind: NormKind::Rms, placement: Placement::Before, first_attention: true, eps: 1e-6 },
+            norm: NormConfig {
+                kind: NormKind::RmsNorm,
+                placement: NormPlacement::Pre,
+                first_attention: true,
+                eps: 1e-6,
+            },
             embeddings: EmbeddingsConfig { size: 4096, token_types: 0, norm: false, scale: 1.0 },
             attention,
             feed_forward: FeedForwardConfig {
                 intermediate_size: 12_288,
                 input_bias: false,
                 output_bias: false,
-                gated: true,
+                ffn_glu: true,
                 activation: Activation::Silu,
                 experts: None,
             },

@@ -224,7 +224,7 @@ fn classifier_layers(
         let norm = |name: &str| {
             let weight = Vector::new(weights.read(&format!("{name}.weight"), &[rows])?, &target)?;
             let bias = match config.norm.kind {
-                NormKind::Layer => weights.read(&format!("{name}.bias"), &[rows])?,
+                NormKind::LayerNorm => weights.read(&format!("{name}.bias"), &[rows])?,
                 _ => vec![0.0; rows],
             };
             Ok::<_, LoadError>(Norm::layer(weight, Vector::new(bias, &target)?, config.norm.eps))

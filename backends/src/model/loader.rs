@@ -1,7 +1,7 @@
 //! Loading of tensors by the names of a layer.
 
 use crate::config::tensors::{MatrixSlice, slices};
-use crate::config::{NormKind, Placement, TransformerConfig};
+use crate::config::{NormKind, NormPlacement, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::ops::{Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
@@ -42,7 +42,7 @@ impl Loader<'_> {
     /// The weight of a norm.
     pub(super) fn norm_weight(&self, name: &str, width: usize) -> Result<Vector> {
         let mut weight: Vec<f32> = self.weights.read(&format!("{}{name}.weight", self.prefix), &[width])?;
-        if self.config.norm.kind == NormKind::RmsPlusOne {
+        if self.config.norm.kind == NormKind::RmsNormPlusOne {
             weight.iter_mut().for_each(|weight| *weight += 1.0);
         }
         Vector::new(weight, self.target)
@@ -51,9 +51,9 @@ impl Loader<'_> {
     pub(super) fn norm(&self, name: &str, width: usize) -> Result<Norm> {
         let (weight, eps) = (self.norm_weight(name, width)?, self.config.norm.eps);
         Ok(match self.config.norm.kind {
-            NormKind::Rms | NormKind::RmsPlusOne => Norm::rms(weight, eps),
-            NormKind::Layer => Norm::layer(weight, self.vector(&format!("{name}.bias"), width)?, eps),
-            NormKind::LayerUnbiased => Norm::layer(weight, Vector::new(vec![0.0; width], self.target)?, eps),
+            NormKind::RmsNorm | NormKind::RmsNormPlusOne => Norm::rms(weight, eps),
+            NormKind::LayerNorm => Norm::layer(weight, self.vector(&format!("{name}.bias"), width)?, eps),
+            NormKind::LayerNormNoBias => Norm::layer(weight, Vector::new(vec![0.0; width], self.target)?, eps),
         })
     }
 
@@ -61,9 +61,9 @@ impl Loader<'_> {
     pub(super) fn norms(&self, name: &str, output: &str) -> Result<Norms> {
         let norm = |name: &str| self.norm(name, self.config.hidden_size).map(Some);
         Ok(match self.config.norm.placement {
-            Placement::Before => Norms { input: norm(name)?, output: None, sum: None },
-            Placement::After => Norms { input: None, output: None, sum: norm(name)? },
-            Placement::Around => Norms { input: norm(name)?, output: norm(output)?, sum: None },
+            NormPlacement::Pre => Norms { input: norm(name)?, output: None, sum: None },
+            NormPlacement::Post => Norms { input: None, output: None, sum: norm(name)? },
+            NormPlacement::PrePost => Norms { input: norm(name)?, output: norm(output)?, sum: None },
         })
     }
 

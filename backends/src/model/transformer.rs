@@ -340,10 +340,10 @@ impl Pass<'_, '_> {
         let count = residual.dim(0)?;
         let activated = self.space.buffers.rows(Name::Activated, count)?;
         // Rows without an adapter take the same path as the others, so that their bits are the same in any batch.
-        if dense.gated || dense.input.is_adapted() {
+        if dense.ffn_glu || dense.input.is_adapted() {
             let input = self.space.buffers.rows(Name::GateUp, count)?;
             dense.input.forward((x, rows), &input, Store::Overwrite, &mut self.space)?;
-            if dense.gated {
+            if dense.ffn_glu {
                 ops::activate_mul(dense.activation, &input, &activated, self.space.yields)?;
             } else {
                 ops::activate(dense.activation, &input, &activated, self.space.yields)?;

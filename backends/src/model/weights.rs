@@ -6,7 +6,7 @@ use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
 use crate::config::tensors::slices;
 use crate::config::{
-    AttentionConfig, DistanceBias, Placement, PositionsConfig, RopeConfig, RotaryConfig, TransformerConfig,
+    AttentionConfig, DistanceBias, NormPlacement, PositionsConfig, RopeConfig, RotaryConfig, TransformerConfig,
     alibi_slopes,
 };
 use crate::error::LoadError;
@@ -93,8 +93,10 @@ impl TransformerWeights {
             embeddings,
             layers: layers.collect::<Result<_>>()?,
             final_norm: match config.norm.placement {
-                Placement::Before | Placement::Around => Some(top.norm(config.names.final_norm, config.hidden_size)?),
-                Placement::After => None,
+                NormPlacement::Pre | NormPlacement::PrePost => {
+                    Some(top.norm(config.names.final_norm, config.hidden_size)?)
+                }
+                NormPlacement::Post => None,
             },
             output_projection: if config.output_size == config.hidden_size {
                 None

@@ -5,7 +5,7 @@ use crate::checkpoint::capabilities::head::Routes;
 use crate::checkpoint::{Checkpoint, HeadSource, RerankToken};
 use crate::config::{
     AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, HeadActivation, MaskConfig, NormConfig,
-    NormKind, Placement, PositionsConfig, RopeConfig, RopeScaling, TransformerConfig, names,
+    NormKind, NormPlacement, PositionsConfig, RopeConfig, RopeScaling, TransformerConfig, names,
 };
 use crate::formats::config_json;
 use crate::options::{DefaultPrompt, EmbeddedFile, LoadOptions, ModelSource};
@@ -30,7 +30,7 @@ const ATTENTION: AttentionConfig = AttentionConfig {
 
 /// Their norms.
 const NORM: NormConfig =
-    NormConfig { kind: NormKind::Rms, placement: Placement::Before, first_attention: true, eps: 1e-6 };
+    NormConfig { kind: NormKind::RmsNorm, placement: NormPlacement::Pre, first_attention: true, eps: 1e-6 };
 
 /// Config of all tiny checkpoints, except for the differences of a family.
 fn tiny(model_type: &str) -> TransformerConfig {
@@ -47,7 +47,7 @@ fn tiny(model_type: &str) -> TransformerConfig {
             intermediate_size: 128,
             input_bias: false,
             output_bias: false,
-            gated: true,
+            ffn_glu: true,
             activation: Activation::Silu,
             experts: None,
         },

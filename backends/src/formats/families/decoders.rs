@@ -5,7 +5,7 @@ use super::family::{
     Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Windows, absent, off,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
-use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, Placement, TensorNames, names, poolings};
+use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, poolings};
 use prefold_kernels::Activation;
 
 /// Fields of `config.json` that no family here computes.
@@ -29,15 +29,15 @@ const LLAMA: Family = Family {
     mask: MaskConfig::Causal,
     positions: rope_theta(Some(10_000.0)),
     token_types: None,
-    norm: NormKind::Rms,
-    placement: Placement::Before,
+    norm: NormKind::RmsNorm,
+    norm_placement: NormPlacement::Pre,
     norm_eps: 1e-6,
     biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Field("mlp_bias", false)),
     qk_norm: Rule::Tensor(false),
     optional_kv_heads: true,
     activations: Activations::Only("silu", Activation::Silu),
     ffn_glu: FfnGlu::Always,
-    tied: Rule::Field("tie_word_embeddings", false),
+    tie_word_embeddings: Rule::Field("tie_word_embeddings", false),
     classifier: DECODER_HEAD,
     classifier_pooling: Some((&["pooling"], poolings::OF_CONFIG)),
     ..BERT
@@ -110,17 +110,17 @@ pub(super) static DECODERS: [Family; 9] = [
             full: ("rope_theta", 1_000_000.0),
             windowed: ("rope_local_base_freq", 10_000.0),
         }),
-        scaled_embeddings: true,
-        norm: NormKind::RmsPlusOne,
-        placement: Placement::Around,
+        scale_embeddings: true,
+        norm: NormKind::RmsNormPlusOne,
+        norm_placement: NormPlacement::PrePost,
         biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
         qk_norm: Rule::Fixed(true),
         default_head_dim: Some(256),
         optional_kv_heads: false,
-        query_scalar: Some("query_pre_attn_scalar"),
+        query_pre_attn_scalar: Some("query_pre_attn_scalar"),
         windows: Windows::Alternating,
         activations: Activations::Only("gelu_pytorch_tanh", Activation::GeluTanh),
-        tied: Rule::Field("tie_word_embeddings", true),
+        tie_word_embeddings: Rule::Field("tie_word_embeddings", true),
         ..LLAMA
     },
     // Llama without the mask, and with the classes and heads of an encoder.

@@ -30,7 +30,7 @@ pub(super) fn read(fields: &Fields<'_>, max_positions: usize) -> Result<Position
     if let Some(other) = terms.iter().find(|term| !["c2p", "p2c"].contains(&term.as_str())) {
         return Err(fields.unsupported("pos_att_type", &format!("\"{other}\""), "c2p, p2c"));
     }
-    let normed = match fields.or("norm_rel_ebd", "none".to_owned())?.to_lowercase().as_str() {
+    let norm_rel_ebd = match fields.or("norm_rel_ebd", "none".to_owned())?.to_lowercase().as_str() {
         "layer_norm" => true,
         "none" => false,
         other => return Err(fields.unsupported("norm_rel_ebd", &format!("\"{other}\""), "layer_norm, none")),
@@ -38,10 +38,10 @@ pub(super) fn read(fields: &Fields<'_>, max_positions: usize) -> Result<Position
     let config = DisentangledConfig {
         span,
         log_beyond: buckets.map(|_| farthest),
-        by_query: has("c2p"),
-        by_key: has("p2c"),
-        shared: fields.or("share_att_key", false)?,
-        normed,
+        c2p: has("c2p"),
+        p2c: has("p2c"),
+        share_att_key: fields.or("share_att_key", false)?,
+        norm_rel_ebd,
     };
     if buckets.is_some() {
         let middle = span / 2;

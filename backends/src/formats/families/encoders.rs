@@ -7,7 +7,7 @@ use super::family::{
 use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
 use crate::config::{
     BERT_HEAD, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig,
-    NormKind, Placement, ROBERTA_HEAD, TensorNames, names,
+    NormKind, NormPlacement, ROBERTA_HEAD, TensorNames, names,
 };
 use prefold_kernels::Activation;
 
@@ -29,16 +29,16 @@ pub(super) const BERT: Family = Family {
     scaled_beyond: None,
     token_types: Some(2),
     projected_embeddings: false,
-    scaled_embeddings: false,
-    norm: NormKind::Layer,
+    scale_embeddings: false,
+    norm: NormKind::LayerNorm,
     qk_norm: Rule::Fixed(false),
     qk_width_norm: false,
     default_head_dim: None,
     optional_kv_heads: true,
-    query_scalar: None,
-    relative_bias: false,
+    query_pre_attn_scalar: None,
+    relative_attention_bias: false,
     norm_eps: 1e-12,
-    placement: Placement::After,
+    norm_placement: NormPlacement::Post,
     first_attention_norm: true,
     biases: Biases::ALL,
     activations: Activations::Any(Activation::Gelu),
@@ -47,7 +47,7 @@ pub(super) const BERT: Family = Family {
     windows: Windows::Never,
     adapters: false,
     output_projection: None,
-    tied: Rule::Fixed(true),
+    tie_word_embeddings: Rule::Fixed(true),
     own_code: false,
     gguf: None,
     musts: &[ABSOLUTE, NOT_A_DECODER],
@@ -77,7 +77,7 @@ const MODERNBERT: Family = Family {
     }),
     token_types: None,
     norm_eps: 1e-5,
-    placement: Placement::Before,
+    norm_placement: NormPlacement::Pre,
     first_attention_norm: false,
     biases: Biases {
         norm: Rule::Field("norm_bias", false),
@@ -239,7 +239,7 @@ pub(super) static ENCODERS: [Family; 18] = [
     Family {
         model_type: "xlm-roberta-xl",
         prefix: "XLMRobertaXL",
-        placement: Placement::Before,
+        norm_placement: NormPlacement::Pre,
         token_types: Some(1),
         norm_eps: 1e-5,
         names: names::XLM_ROBERTA_XL,
@@ -251,7 +251,7 @@ pub(super) static ENCODERS: [Family; 18] = [
         prefix: "MPNet",
         positions: Positions::AfterOne,
         token_types: None,
-        relative_bias: true,
+        relative_attention_bias: true,
         names: names::MPNET,
         classifier: ROBERTA_HEAD,
         ..BERT

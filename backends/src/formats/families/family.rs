@@ -1,7 +1,7 @@
 //! A family of models as a row of data: how its files are recognised, how they spell their settings, and how it computes.
 
 use super::keys::Keys;
-use crate::config::{ClassifierHead, MaskConfig, NormKind, Placement, TensorNames};
+use crate::config::{ClassifierHead, MaskConfig, NormKind, NormPlacement, TensorNames};
 use prefold_kernels::Activation;
 
 /// One family.
@@ -32,10 +32,10 @@ pub(crate) struct Family {
     /// `embedding_size` may be another than `hidden_size`.
     pub(crate) projected_embeddings: bool,
     /// Embeddings are multiplied by the root of `hidden_size`.
-    pub(crate) scaled_embeddings: bool,
+    pub(crate) scale_embeddings: bool,
     /// Kind of the norms; a LayerNorm may lack its bias.
     pub(crate) norm: NormKind,
-    pub(crate) placement: Placement,
+    pub(crate) norm_placement: NormPlacement,
     /// The attention of the first layer has a norm.
     pub(crate) first_attention_norm: bool,
     /// Default of the norms' epsilon.
@@ -46,14 +46,14 @@ pub(crate) struct Family {
     /// Queries, and keys, are normalised over all heads together.
     pub(crate) qk_width_norm: bool,
     /// Scores have learned biases by distance.
-    pub(crate) relative_bias: bool,
+    pub(crate) relative_attention_bias: bool,
     /// Default of `head_dim`; if absent, `hidden_size / num_heads`.
     pub(crate) default_head_dim: Option<usize>,
     /// `num_kv_heads` may be missing and is then `num_heads`. Other families have a fixed default, which no real checkpoint relies
     /// on.
     pub(crate) optional_kv_heads: bool,
     /// Field by whose root scores are divided, instead of the root of `head_dim`.
-    pub(crate) query_scalar: Option<&'static str>,
+    pub(crate) query_pre_attn_scalar: Option<&'static str>,
     pub(crate) windows: Windows,
     pub(crate) activations: Activations,
     pub(crate) ffn_glu: FfnGlu,
@@ -64,7 +64,7 @@ pub(crate) struct Family {
     /// The field of the width to which a linear layer projects the states after the last norm.
     pub(crate) output_projection: Option<&'static str>,
     /// The embedding matrix is the language model's head too.
-    pub(crate) tied: Rule,
+    pub(crate) tie_word_embeddings: Rule,
     /// Head of the family's classifiers.
     pub(crate) classifier: ClassifierHead,
     /// The field of its pooling in models without a causal mask, in the spellings that files have, and the poolings that it may name.

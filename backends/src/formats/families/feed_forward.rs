@@ -14,7 +14,7 @@ use prefold_kernels::Activation;
 pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForwardConfig, LoadError> {
     let fields = settings.json();
     let key = first_of(fields, family.keys.activation.json);
-    let (gated, activation) = match family.ffn_glu {
+    let (ffn_glu, activation) = match family.ffn_glu {
         FfnGlu::Never => (false, one_of(fields, key, family.activations)?),
         FfnGlu::Always => (true, one_of(fields, key, family.activations)?),
         FfnGlu::ByName => match fields.or(key, "swiglu".to_owned())?.as_str() {
@@ -28,9 +28,9 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
     let (input, output) = (family.biases.feed_forward_input, family.biases.feed_forward_output);
     Ok(FeedForwardConfig {
         intermediate_size: settings.required(&family.keys.intermediate_size)?,
-        input_bias: bias(input, names.up)? || gated && bias(input, names.gate)?,
+        input_bias: bias(input, names.up)? || ffn_glu && bias(input, names.gate)?,
         output_bias: bias(output, names.down)?,
-        gated,
+        ffn_glu,
         activation,
         experts: if family.experts { experts(fields)? } else { None },
     })
@@ -68,19 +68,19 @@ pub(super) fn activation(fields: &Fields<'_>, field: &str, default: Activation) 
 /// The experts that the config names.
 fn experts(fields: &Fields<'_>) -> Result<Option<ExpertsConfig>, LoadError> {
     let limits = [("num_experts", 1 << 10), ("moe_top_k", 1 << 6), ("moe_every_n_layers", 1 << 12)];
-    let [count, top, every] = limits.map(|(name, limit)| match fields.or::<usize>(name, 0) {
+    let [num_experts, top_k, every_n_layers] = limits.map(|(name, limit)| match fields.or::<usize>(name, 0) {
         Ok(value) if value > limit => Err(fields.problem(name, &format!("must be at most {limit}, it is {value}"))),
         value => value,
     });
-    let (count, top, every) = (count?, top?, every?);
-    if count == 0 || every == 0 {
+    let (num_experts, top_k, every_n_layers) = (num_experts?, top_k?, every_n_layers?);
+    if num_experts == 0 || every_n_layers == 0 {
         return Ok(None);
     }
-    match top {
+    match top_k {
         0 => Err(fields.problem("moe_top_k", "must be above 0")),
-        _ if top > count => {
-            Err(fields.problem("moe_top_k", &format!("({top}) must be at most `num_experts` ({count})")))
+        _ if top_k > num_experts => {
+            Err(fields.problem("moe_top_k", &format!("({top_k}) must be at most `num_experts` ({num_experts})")))
         }
-        _ => Ok(Some(ExpertsConfig { count, top, every })),
+        _ => Ok(Some(ExpertsConfig { num_experts, top_k, every_n_layers })),
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn distance_bias(fields: &Fields<'_>, family: &Family) -> Result<Opti
     if matches!(family.positions, Positions::Alibi) {
         return Ok(Some(DistanceBias::Alibi));
     }
-    if !family.relative_bias {
+    if !family.relative_attention_bias {
         return Ok(None);
     }
     match fields.or(NAME, 32)? {

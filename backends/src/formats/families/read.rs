@@ -72,7 +72,7 @@ pub(crate) fn mask(settings: &impl Settings, family: &Family) -> Result<MaskConf
 
 /// `true` if the embedding matrix is the language model's head too.
 fn is_tied(settings: &impl Settings, family: &Family) -> Result<bool, LoadError> {
-    match (family.tied, settings.has_tensor("lm_head.weight")) {
+    match (family.tie_word_embeddings, settings.has_tensor("lm_head.weight")) {
         (Rule::Field(..), Some(has_head)) => Ok(!has_head),
         (rule, _) => settings.decide(rule, ""),
     }
@@ -81,13 +81,13 @@ fn is_tied(settings: &impl Settings, family: &Family) -> Result<bool, LoadError>
 fn norm(settings: &impl Settings, family: &Family) -> Result<NormConfig, LoadError> {
     let bias = format!("{}{}.bias", family.names.layer(0), family.names.feed_forward_norm);
     let kind = match family.norm {
-        NormKind::Layer if !settings.decide(family.biases.norm, &bias)? => NormKind::LayerUnbiased,
+        NormKind::LayerNorm if !settings.decide(family.biases.norm, &bias)? => NormKind::LayerNormNoBias,
         kind => kind,
     };
     let key = &family.keys.norm_eps;
     let eps = settings.f64(key)?.or(settings.has_defaults().then_some(family.norm_eps));
     let eps = eps.ok_or_else(|| settings.problem(key, "is missing"))?;
-    let (placement, first_attention) = (family.placement, family.first_attention_norm);
+    let (placement, first_attention) = (family.norm_placement, family.first_attention_norm);
     Ok(NormConfig { kind, placement, first_attention, eps: eps as f32 })
 }
 
@@ -104,7 +104,7 @@ fn embeddings(settings: &impl Settings, family: &Family, hidden_size: usize) -> 
         (Some(_), Some(true)) => settings.table_rows(table)?.unwrap_or(0),
         (Some(default), None) => settings.json().or("type_vocab_size", default)?,
     };
-    let scale = if family.scaled_embeddings { (hidden_size as f32).sqrt() } else { 1.0 };
+    let scale = if family.scale_embeddings { (hidden_size as f32).sqrt() } else { 1.0 };
     Ok(EmbeddingsConfig { size, token_types, norm: !family.names.embedding_norm.is_empty(), scale })
 }
 
@@ -166,7 +166,7 @@ fn scale(
     if let PositionsConfig::Disentangled(positions) = positions {
         return Ok(Some(1.0 / ((head_dim * positions.terms()) as f32).sqrt()));
     }
-    let (Some(name), fields) = (family.query_scalar, settings.json()) else { return Ok(None) };
+    let (Some(name), fields) = (family.query_pre_attn_scalar, settings.json()) else { return Ok(None) };
     match fields.required::<f64>(name)? {
         scalar if scalar > 0.0 => Ok(Some(scalar.powf(-0.5) as f32)),
         scalar => Err(fields.problem(name, &format!("must be above 0, it is {scalar}"))),

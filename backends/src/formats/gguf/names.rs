@@ -1,6 +1,6 @@
 //! Names of tensors in GGUF files and in Hugging Face's.
 
-use crate::config::{MaskConfig, Placement};
+use crate::config::{MaskConfig, NormPlacement};
 use crate::formats::families::Family;
 
 /// Names of a family's tensors, without `.weight` and `.bias`: GGUF's and Hugging Face's.
@@ -18,9 +18,9 @@ impl Naming {
     /// The names of a family's tensors.
     pub(crate) fn new(family: &Family) -> Self {
         let names = &family.names;
-        let [attention_norm, feed_forward_norm] = match family.placement {
-            Placement::After => ["attn_output_norm", "layer_output_norm"],
-            Placement::Before | Placement::Around => ["attn_norm", "ffn_norm"],
+        let [attention_norm, feed_forward_norm] = match family.norm_placement {
+            NormPlacement::Post => ["attn_output_norm", "layer_output_norm"],
+            NormPlacement::Pre | NormPlacement::PrePost => ["attn_norm", "ffn_norm"],
         };
         let [q, k, v] = if names.q == names.v { ["attn_qkv", "", ""] } else { ["attn_q", "attn_k", "attn_v"] };
         let layer_parts = [
