@@ -193,9 +193,10 @@ impl TransformerConfig {
         self.num_layers == 0
     }
 
-    /// `true` if the word embeddings, or a matrix of their shape, give the logits of the next token.
+    /// `true` for a causal language model: its head predicts the next token from those before it. Encoders have no head of this kind, and
+    /// a decoder trained without the mask predicts nothing any more. Whether the files contain the head is another question.
     pub(crate) fn is_language_model(&self) -> bool {
-        self.names.words == names::DECODER.words
+        self.attention.mask == MaskConfig::Causal
     }
 
     /// A weight whose stored type represents all: the first layer's query projection, or the word embeddings of a model without layers.

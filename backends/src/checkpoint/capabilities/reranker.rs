@@ -18,12 +18,7 @@ impl Evidence<'_> {
     pub(super) fn rerank(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         // Refuses the name of a default prompt: the recipe's prompt is the only one.
         self.prompts(Prompts::default())?;
-        if !self.metadata.config.is_language_model() {
-            let asked = if self.options.rerank_recipe.is_some() { "--rerank-recipe" } else { "--task rerank" };
-            let problem = "is an encoder, which has no language model head to answer a prompt";
-            let help = "an embedding model reranks by the cosine of query and document without the flag; a recipe needs a decoder";
-            return Err(LoadError::Options(format!("{asked}: {} {problem}; {help}", self.files.display_name())));
-        }
+        self.check_language_model()?;
         let mut recipe = self.recipe()?;
         let texts = recipe.negative.into_iter().chain([recipe.positive]);
         let (mut tokens, mut warning) = (Vec::new(), None);
@@ -38,6 +33,26 @@ impl Evidence<'_> {
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
         capabilities.warnings.extend(warning);
         Ok((capabilities, HeadSource::TokenRows(tokens)))
+    }
+
+    /// Checks that the model can answer a prompt.
+    ///
+    /// # Errors
+    /// It has no causal mask, or the files have no language model head.
+    fn check_language_model(&self) -> Result<(), LoadError> {
+        let config = &self.metadata.config;
+        let lacks_head =
+            !config.tie_word_embeddings && self.weights.is_some_and(|weights| !weights.contains("lm_head.weight"));
+        let problem = match config.is_language_model() {
+            false => "attends in both directions, so it cannot answer a prompt; the flag is for causal language models",
+            true if lacks_head => {
+                "has no language model head (tensor `lm_head.weight`) to answer a prompt; the flag is for checkpoints saved with it"
+            }
+            true => return Ok(()),
+        };
+        let asked = if self.options.rerank_recipe.is_some() { "--rerank-recipe" } else { "--task rerank" };
+        let help = "without the flag, an embedding model reranks by the cosine of query and document";
+        Err(LoadError::Options(format!("{asked}: {} {problem}; {help}", self.files.display_name())))
     }
 
     /// Compares the recipe's tokens with a LogitScore module's; returns a warning if the options override the modules.

@@ -289,7 +289,7 @@ fn a_recipe_makes_any_language_model_a_reranker() {
     assert_eq!(tokens.len(), 2);
     let again = reranker("qwen2-tiny", recipe(), Some(Task::Rerank));
     assert_eq!(again, Ok((capabilities, HeadSource::TokenRows(tokens))));
-    let alone = reranker("mistral-tiny", RerankRecipe { negative: None, ..recipe() }, None);
+    let alone = reranker("llama-tiny", RerankRecipe { negative: None, ..recipe() }, None);
     assert!(matches!(alone, Ok((_, HeadSource::TokenRows(tokens))) if tokens.len() == 1));
 
     for task in [None, Some(Task::Rerank)] {

@@ -6,9 +6,10 @@ use crate::options::{LoadOptions, ModelSource};
 use prefold_core::{Pooling, RerankRecipe, Task};
 use serde_json::json;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// A copy whose module of this index is of another class.
-fn with_class(name: &str, index: usize, class: &str) -> tempfile::TempDir {
+fn with_class(name: &str, index: usize, class: &str) -> TempDir {
     let dir = copy_of(name);
     let path = dir.path().join("modules.json");
     let mut modules = read_json(&path);
@@ -67,15 +68,41 @@ fn a_second_router_is_refused_as_such() {
     assert!(!refused.contains("instead of any of these"), "{refused}");
 }
 
+/// Only a causal model with a head answers a prompt. The mask decides, not the family: gte-Qwen2, NVIDIA's Llama and EmbeddingGemma are
+/// decoders without it, and EuroBERT has a decoder's tensors.
 #[test]
-fn an_encoder_is_no_reranker_by_a_prompt() {
-    let dir = copy_of("bert-mean-tiny");
+fn a_model_without_a_causal_mask_is_no_reranker_by_a_prompt() {
+    for name in [
+        "bert-mean-tiny",
+        "eurobert-tiny",
+        "modernbert-tiny",
+        "llama-bidirec-tiny",
+        "embeddinggemma-tiny",
+        "qwen3-bidirectional-tiny",
+    ] {
+        check_no_prompt(&copy_of(name), "attends in both directions", "causal");
+    }
+    let gte_qwen2 = copy_of("qwen2-tiny");
+    let path = gte_qwen2.path().join("config.json");
+    let mut config = read_json(&path);
+    config["auto_map"] = json!({"AutoModel": "modeling_qwen.Qwen2Model"});
+    write_json(&path, &config);
+    check_no_prompt(&gte_qwen2, "attends in both directions", "causal");
+}
+
+#[test]
+fn a_decoder_without_a_head_is_no_reranker_by_a_prompt() {
+    check_no_prompt(&copy_of("mistral-tiny"), "has no language model head (tensor `lm_head.weight`)", "saved with it");
+}
+
+/// Checks that both flags for a prompt are refused, with the problem and the alternatives.
+fn check_no_prompt(dir: &TempDir, problem: &str, needed: &str) {
     let recipe = RerankRecipe::builtin(RerankRecipe::QWEN3).ok();
     for (task, rerank_recipe, flag) in [(Some(Task::Rerank), None, "--task rerank"), (None, recipe, "--rerank-recipe")]
     {
         let refused = refusal(&LoadOptions { task, rerank_recipe, ..asking(dir.path()) });
         assert!(refused.starts_with(flag), "{refused}");
-        for words in ["is an encoder", "cosine", "needs a decoder"] {
+        for words in [problem, "cosine", needed] {
             assert!(refused.contains(words), "{refused}");
         }
     }
