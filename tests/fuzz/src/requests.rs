@@ -16,25 +16,25 @@ use std::sync::OnceLock;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-/// Routes with a body. New ones go to the end, because corpora refer to them by number.
-pub const ROUTES: [&str; 17] = [
-    "/embed",
-    "/embed_all",
-    "/similarity",
-    "/predict",
-    "/rerank",
-    "/tokenize",
-    "/decode",
-    "/v1/embeddings",
-    "/v1/rerank",
-    "/v2/rerank",
-    "/v1/score",
-    "/v1/classify",
-    "/embeddings",
-    "/score",
-    "/classify",
-    "/",
-    "/predict_tokens",
+/// Routes with a body, each with its number in the inputs of corpora. A number belongs to its route forever.
+pub const ROUTES: [(u8, &str); 17] = [
+    (0, "/embed"),
+    (1, "/embed_all"),
+    (2, "/similarity"),
+    (3, "/predict"),
+    (4, "/rerank"),
+    (5, "/tokenize"),
+    (6, "/decode"),
+    (7, "/v1/embeddings"),
+    (8, "/v1/rerank"),
+    (9, "/v2/rerank"),
+    (10, "/v1/score"),
+    (11, "/v1/classify"),
+    (12, "/embeddings"),
+    (13, "/score"),
+    (14, "/classify"),
+    (15, "/"),
+    (16, "/predict_tokens"),
 ];
 
 /// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier.
@@ -48,10 +48,14 @@ const BINARY: &str = "application/octet-stream";
 /// The checked-in OpenAPI description.
 pub const DESCRIPTION: &str = include_str!("../../../docs/openapi.json");
 
-/// First byte of an input: selects route, server and whether binary vectors are requested.
-pub fn selector(route: &str, kind: usize, binary: bool) -> u8 {
-    let route = ROUTES.iter().position(|known| *known == route).expect("a route of the list");
-    u8::try_from((usize::from(binary) * KINDS + kind) * ROUTES.len() + route).expect("fits by the list's length")
+/// Bit of an input's second byte that requests binary vectors; the other bits are the kind of model.
+const BINARY_BIT: u8 = 0x80;
+
+/// First two bytes of an input: the route's number, then the kind of model and whether binary vectors are requested.
+pub fn selector(route: &str, kind: usize, binary: bool) -> [u8; 2] {
+    let (number, _) = ROUTES.iter().find(|(_, path)| *path == route).expect("a route of the list");
+    let kind = u8::try_from(kind).expect("few kinds");
+    [*number, if binary { kind | BINARY_BIT } else { kind }]
 }
 
 /// Target: responses match the OpenAPI description.
@@ -59,22 +63,23 @@ pub fn run(bytes: &[u8]) {
     drop(answer(bytes));
 }
 
-/// Status and body of the response, checked against the description; `None` for an empty input.
+/// Status and body of the response, checked against the description; `None` for an input without a known route and model.
 pub fn answer(bytes: &[u8]) -> Option<(StatusCode, Bytes)> {
-    let (&first, body) = bytes.split_first()?;
-    let (route, rest) = (usize::from(first) % ROUTES.len(), usize::from(first) / ROUTES.len());
-    let (kind, binary) = (rest % KINDS, rest / KINDS % 2 == 1);
+    let (&[number, model], body) = bytes.split_first_chunk()?;
+    let &(_, route) = ROUTES.iter().find(|(known, _)| *known == number)?;
+    let (kind, binary) = (usize::from(model & !BINARY_BIT), model & BINARY_BIT != 0);
     let server = server();
+    let router = server.routers.get(kind)?;
     let accept = if binary { BINARY } else { "*/*" };
-    let request = Request::post(ROUTES[route]).header(header::ACCEPT, accept).body(Body::from(body.to_vec())).unwrap();
+    let request = Request::post(route).header(header::ACCEPT, accept).body(Body::from(body.to_vec())).unwrap();
     let (status, headers, answer) = server.runtime.block_on(async {
-        let response = server.routers[kind].clone().oneshot(request).await.expect("routers cannot fail");
+        let response = router.clone().oneshot(request).await.expect("routers cannot fail");
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.expect("the body is whole");
         (parts.status, parts.headers, body)
     });
-    let documented = &server.statuses[ROUTES[route]];
-    assert!(documented.contains(status.as_str()), "{} answered {status}, not one of {documented:?}", ROUTES[route]);
+    let documented = &server.statuses[route];
+    assert!(documented.contains(status.as_str()), "{route} answered {status}, not one of {documented:?}");
     match status {
         StatusCode::OK => check_answer(&headers, &answer, body),
         _ => check_error(status, &answer),
@@ -111,7 +116,7 @@ fn server() -> &'static Server {
         let router = |model| prefold::routes(fake::engine(model), "fake").expect("the defaults are sound");
         let routers = models.into_iter().map(router).collect();
         let description: Value = serde_json::from_str(DESCRIPTION).expect("JSON");
-        let statuses = ROUTES.map(|route| (route, statuses(&description, route)));
+        let statuses = ROUTES.map(|(_, route)| (route, statuses(&description, route)));
         Server { routers, statuses: statuses.into(), runtime }
     })
 }

@@ -9,12 +9,14 @@ pub(crate) fn seeds() -> Seeds {
     for (route, kind, body) in bodies() {
         let number = seeds.len();
         let name = format!("{number:02}{}", route.replace('/', "-"));
-        seeds.push((name, [&[selector(route, kind, number.is_multiple_of(5))], body.to_string().as_bytes()].concat()));
+        seeds
+            .push((name, [&selector(route, kind, number.is_multiple_of(5))[..], body.to_string().as_bytes()].concat()));
     }
     // Sent to every model; most refuse it.
     for kind in 0..KINDS {
         let body = json!({"inputs": "red fox", "query": "fox", "texts": ["red", "blue"], "parameters": {"top_k": 1}});
-        seeds.push((format!("default-{kind}"), [&[selector("/", kind, false)], body.to_string().as_bytes()].concat()));
+        seeds
+            .push((format!("default-{kind}"), [&selector("/", kind, false)[..], body.to_string().as_bytes()].concat()));
     }
     for (name, body) in [
         ("cut", &br#"{"inputs": "red"#[..]),
@@ -23,7 +25,7 @@ pub(crate) fn seeds() -> Seeds {
         ("no-utf8", b"{\"inputs\": \"\xff\xfe\"}"),
         ("twice", br#"{"inputs": "a", "inputs": "b"}"#),
     ] {
-        seeds.push((name.to_owned(), [&[selector("/embed", 0, false)], body].concat()));
+        seeds.push((name.to_owned(), [&selector("/embed", 0, false)[..], body].concat()));
     }
     seeds
 }
