@@ -9,29 +9,38 @@ pub(crate) use spec::{Rows, Spec};
 
 use crate::capabilities::Capabilities;
 
-/// An output that a model can make of a sequence. Its values are neither normalised nor activated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputKind {
+/// The kinds of outputs, each with the file that describes it: an entry is all that the enum, its list and its specs need.
+macro_rules! outputs {
+    ($($(#[$doc:meta])+ $kind:ident: $file:ident,)+) => {
+        /// An output that a model can make of a sequence. Its values are neither normalised nor activated.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum OutputKind {
+            $($(#[$doc])+ $kind,)+
+        }
+
+        impl OutputKind {
+            /// All outputs.
+            pub(crate) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
+
+            pub(crate) fn spec(self) -> &'static Spec {
+                match self {
+                    $(Self::$kind => &$file::SPEC,)+
+                }
+            }
+        }
+    };
+}
+
+outputs! {
     /// Dense embedding: `[1, dim]`, pooled, after the model's dense layers if it has any.
-    Embedding,
+    Embedding: embedding,
     /// Logits of the model's head: `[1, num_labels]` for a classifier, `[1, 2]` for a yes/no reranker, no before yes.
-    Logits,
+    Logits: logits,
     /// Final hidden states of all tokens: `[tokens, token_dim]`; for a token classifier their logits, `[tokens, num_labels]`.
-    Tokens,
+    Tokens: tokens,
 }
 
 impl OutputKind {
-    /// All outputs.
-    pub(crate) const ALL: [Self; 3] = [Self::Embedding, Self::Logits, Self::Tokens];
-
-    pub(crate) fn spec(self) -> &'static Spec {
-        match self {
-            Self::Embedding => &embedding::SPEC,
-            Self::Logits => &logits::SPEC,
-            Self::Tokens => &tokens::SPEC,
-        }
-    }
-
     const fn bit(self) -> u8 {
         1 << self as u8
     }
