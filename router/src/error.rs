@@ -324,8 +324,8 @@ pub(crate) fn flag(setting: &str) -> String {
     format!("--{}", setting.replace('_', "-"))
 }
 
-/// Routes of a task, for advice.
-fn routes_of(task: Task) -> &'static [&'static str] {
+/// Routes of a task that errors advise. A test of `routes::table` checks that they exist.
+pub(crate) fn routes_of(task: Task) -> &'static [&'static str] {
     match task {
         Task::Embed => &["/v1/embeddings", "/embed", "/embed_all"],
         Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],

@@ -104,6 +104,8 @@ pub(crate) fn dialect_of(path: &str) -> Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::routes_of;
+    use prefold_core::Task;
 
     #[test]
     fn dialects_follow_the_route() {
@@ -112,6 +114,13 @@ mod tests {
         }
         for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {
             assert_eq!(dialect_of(path), Dialect::Tei, "{path}");
+        }
+    }
+
+    #[test]
+    fn errors_advise_routes_that_run_the_model() {
+        for path in [Task::Embed, Task::Rerank, Task::Classify, Task::ClassifyTokens].into_iter().flat_map(routes_of) {
+            assert!(ROUTES.iter().any(|route| route.path == *path && route.kind == Kind::Model), "{path}");
         }
     }
 
