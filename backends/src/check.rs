@@ -124,7 +124,7 @@ fn checked(sub_models: &[Inspection], licence: Option<String>) -> ModelCheck {
 /// Memory of all sub-models: the sum of their weights, and the largest memory of an input.
 fn memory_of(sub_models: &[Inspection]) -> Vec<Memory> {
     let distinct = with_distinct_tensors(sub_models);
-    let told = DTYPES.into_iter().filter(|_| sub_models.iter().all(|it| it.config.vocab_size > 0));
+    let dtypes = DTYPES.into_iter().filter(|_| sub_models.iter().all(|it| it.config.vocab_size > 0));
     let memory = |dtype| {
         let longest = |it: &Inspection| it.capabilities.max_input_length;
         let of_input = |it: &Inspection| memory::of_inputs(&it.config, &Target::cpu(dtype)).bytes(longest(it));
@@ -134,7 +134,7 @@ fn memory_of(sub_models: &[Inspection]) -> Vec<Memory> {
             longest_input_bytes: sub_models.iter().map(of_input).max().unwrap_or(0),
         }
     };
-    told.map(memory).collect()
+    dtypes.map(memory).collect()
 }
 
 /// The sub-models without those that share the tensors of an earlier one.

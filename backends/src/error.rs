@@ -17,7 +17,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// A required file is missing.
-    #[error("{} has no {}{}", told(.location), told(.file), told(.hint))]
+    #[error("{} has no {}{}", printable(.location), printable(.file), printable(.hint))]
     MissingFile {
         /// The model's directory or name.
         location: String,
@@ -45,7 +45,7 @@ pub enum LoadError {
         supported: String,
     },
     /// A tensor of the architecture is missing from the files.
-    #[error("{}: tensor `{}` is missing", told(.file), told(.name))]
+    #[error("{}: tensor `{}` is missing", printable(.file), printable(.name))]
     MissingTensor {
         /// The file or files searched.
         file: String,
@@ -53,7 +53,7 @@ pub enum LoadError {
         name: String,
     },
     /// A tensor's shape differs from the shape that the config requires.
-    #[error("{}: tensor `{}` has shape {found:?}, the config requires {expected:?}", told(.file), told(.name))]
+    #[error("{}: tensor `{}` has shape {found:?}, the config requires {expected:?}", printable(.file), printable(.name))]
     TensorShape {
         /// The file.
         file: String,
@@ -81,10 +81,10 @@ pub enum LoadError {
         problem: String,
     },
     /// Weights could not be packed or copied to the device.
-    #[error("cannot prepare the weights: {}", told(.0))]
+    #[error("cannot prepare the weights: {}", printable(.0))]
     Compute(String),
     /// A sub-model cannot be served.
-    #[error("{}: {source}", told(.sub_model))]
+    #[error("{}: {source}", printable(.sub_model))]
     SubModel {
         /// The sub-model's folder.
         sub_model: String,
@@ -116,7 +116,7 @@ impl LoadError {
 
     /// A malformed file.
     pub(crate) fn invalid(file: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Invalid { file: told(file.into()), problem: told(problem.into()) }
+        Self::Invalid { file: printable(file.into()), problem: printable(problem.into()) }
     }
 
     /// An unsupported feature.
@@ -125,28 +125,32 @@ impl LoadError {
         feature: impl Into<String>,
         supported: impl Into<String>,
     ) -> Self {
-        Self::Unsupported { file: told(file.into()), feature: told(feature.into()), supported: told(supported.into()) }
+        Self::Unsupported {
+            file: printable(file.into()),
+            feature: printable(feature.into()),
+            supported: printable(supported.into()),
+        }
     }
 
     /// A failed read.
     pub(crate) fn io(path: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { path: told(path.into()), source }
+        Self::Io { path: printable(path.into()), source }
     }
 }
 
 /// Text for a message, possibly from a model's file: at most 1,000 characters, with control characters escaped.
-pub(crate) fn told(text: impl AsRef<str>) -> String {
+pub(crate) fn printable(text: impl AsRef<str>) -> String {
     const LIMIT: usize = 1000;
     let text = text.as_ref();
-    let mut told = String::with_capacity(text.len().min(LIMIT));
+    let mut printable = String::with_capacity(text.len().min(LIMIT));
     let mut characters = text.chars();
     for character in characters.by_ref().take(LIMIT) {
-        if character.is_control() { told.extend(character.escape_debug()) } else { told.push(character) }
+        if character.is_control() { printable.extend(character.escape_debug()) } else { printable.push(character) }
     }
     if characters.next().is_some() {
-        told.push_str("...");
+        printable.push_str("...");
     }
-    told
+    printable
 }
 
 impl From<candle_core::Error> for LoadError {

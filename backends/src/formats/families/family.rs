@@ -57,7 +57,7 @@ pub(crate) struct Family {
     pub(crate) windows: Windows,
     pub(crate) activations: Activations,
     pub(crate) ffn_glu: FfnGlu,
-    /// `num_experts` of them take the place of the feed-forward block in some layers.
+    /// Experts, `num_experts` of them, replace the feed-forward block in some layers.
     pub(crate) experts: bool,
     /// `lora_adaptations` names LoRA adapters, which the checkpoint stores separately.
     pub(crate) adapters: bool,

@@ -1,7 +1,7 @@
 //! The cached commit of a model, served if the hub fails.
 
 use super::{Download, FileSet, LISTING, Listing};
-use crate::error::{LoadError, told};
+use crate::error::{LoadError, printable};
 use std::path::{Path, PathBuf};
 
 impl Download<'_> {
@@ -75,7 +75,7 @@ impl Download<'_> {
 fn with(failure: LoadError, more: &str) -> LoadError {
     match failure {
         LoadError::Hub { model, revision, endpoint, file, is_seen, problem } => {
-            LoadError::Hub { model, revision, endpoint, file, is_seen, problem: told(problem + more) }
+            LoadError::Hub { model, revision, endpoint, file, is_seen, problem: printable(problem + more) }
         }
         other => other,
     }

@@ -21,7 +21,7 @@ mod xet;
 
 use crate::disk;
 use crate::error::LoadError;
-use crate::error::told;
+use crate::error::printable;
 use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
 use crate::json::parse_json;
@@ -279,9 +279,9 @@ fn refusal(model: &HubModel, endpoint: &str, file: &str, is_seen: bool, problem:
         model: model.id.clone(),
         revision: model.revision.clone().unwrap_or_else(|| DEFAULT_REVISION.to_owned()),
         endpoint: without_credentials(endpoint).into(),
-        file: told(file),
+        file: printable(file),
         is_seen,
-        problem: told(without_credentials(problem)),
+        problem: printable(without_credentials(problem)),
     }
 }
 
