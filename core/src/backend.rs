@@ -212,7 +212,10 @@ impl Batch {
     pub fn needs_all_tokens(&self) -> bool {
         self.wanted.iter().any(|wanted| wanted.kinds().any(|kind| kind.spec().rows == Rows::Token))
     }
-
+    /// Appends a sequence with the outputs that it asks for.
+    ///
+    /// # Errors
+    /// The sequence does not fit the batch, which is then unchanged.
     pub(crate) fn push(&mut self, tokens: TokenSlice<'_>, wanted: Outputs) -> Result<(), RaggedBatchError> {
         self.ragged.push(tokens)?;
         self.wanted.push(wanted);

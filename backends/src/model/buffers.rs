@@ -292,6 +292,7 @@ pub(super) struct RowBytes {
 }
 
 impl RowBytes {
+    /// The bytes of a row in all buffers.
     pub(super) fn new(config: &TransformerConfig, target: &Target) -> Self {
         let sizes = Sizes::new(config, target);
         let mut bytes = Self::default();

@@ -11,6 +11,7 @@ use prefold_kernels::Activation;
 
 type Result<T> = std::result::Result<T, LoadError>;
 
+/// A feed-forward block with its norms.
 #[derive(Debug)]
 pub(super) struct FeedForward {
     pub(super) norms: Norms,
@@ -24,6 +25,7 @@ pub(super) enum Block {
     Experts(Experts),
 }
 
+/// A feed-forward block without experts.
 #[derive(Debug)]
 pub(super) struct Dense {
     /// The up projection; with a gate, gate and up in one matrix, in this order.
@@ -53,6 +55,10 @@ pub(super) struct Expert {
 }
 
 impl FeedForward {
+    /// The block of the loader's layer.
+    ///
+    /// # Errors
+    /// A tensor is missing or malformed.
     pub(super) fn load(loader: &Loader<'_>) -> Result<Self> {
         let names = &loader.config.names;
         Ok(Self {

@@ -30,6 +30,7 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
+    /// The bytes of a model's batches on a device, without its weights.
     pub(crate) fn new(config: &TransformerConfig, target: &Target, mode: AttentionMode) -> Self {
         let RowBytes { computed, ragged, block } = RowBytes::new(config, target);
         Self {

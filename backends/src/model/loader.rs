@@ -35,6 +35,10 @@ pub(super) struct Loader<'a> {
 }
 
 impl Loader<'_> {
+    /// A vector of `len` values, by its complete name behind the layer's prefix.
+    ///
+    /// # Errors
+    /// The tensor is missing or malformed.
     pub(super) fn vector(&self, name: &str, len: usize) -> Result<Vector> {
         Vector::new(self.weights.read(&format!("{}{name}", self.prefix), &[len])?, self.target)
     }
@@ -47,7 +51,10 @@ impl Loader<'_> {
         }
         Vector::new(weight, self.target)
     }
-
+    /// A norm over `width` values, of the model's kind.
+    ///
+    /// # Errors
+    /// A tensor is missing or malformed.
     pub(super) fn norm(&self, name: &str, width: usize) -> Result<Norm> {
         let (weight, eps) = (self.norm_weight(name, width)?, self.config.norm.eps);
         Ok(match self.config.norm.kind {
@@ -66,15 +73,24 @@ impl Loader<'_> {
             NormPlacement::PrePost => Norms { input: norm(name)?, output: norm(output)?, sum: None },
         })
     }
-
+    /// A linear layer of stacked matrices, each with its name and its rows, `[rows, in_features]`.
+    ///
+    /// # Errors
+    /// A tensor is missing or malformed.
     pub(super) fn linear(&self, names: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
         self.linear_of(&slices(&self.prefix, names), in_features, bias)
     }
-
+    /// [`linear`](Self::linear) of parts of matrices.
+    ///
+    /// # Errors
+    /// As for `linear`.
     pub(super) fn linear_of(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> Result<Linear> {
         load_linear(self.weights, self.target, parts, in_features, bias)
     }
-
+    /// A table of embeddings, `[rows, embedding size]`, quantized if the target is int8.
+    ///
+    /// # Errors
+    /// The tensor is missing or malformed.
     pub(super) fn table(&self, name: &str, rows: usize) -> Result<Table> {
         let shape = [rows, self.config.embeddings.size];
         let name = format!("{}{name}.weight", self.prefix);

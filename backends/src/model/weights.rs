@@ -54,6 +54,7 @@ pub(super) struct Layer {
     pub(super) feed_forward: FeedForward,
 }
 
+/// An attention block with its norms.
 #[derive(Debug)]
 pub(super) struct AttentionBlock {
     pub(super) norms: Norms,

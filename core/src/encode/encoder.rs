@@ -257,7 +257,10 @@ impl Encoder {
         }
         Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
     }
-
+    /// Checks that the model has an embedding for each token id.
+    ///
+    /// # Errors
+    /// An id is not below the vocabulary's size.
     pub(super) fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {
         match ids.iter().position(|&id| id as usize >= self.limits.vocab_size) {
             None => Ok(()),

@@ -10,6 +10,10 @@ use crate::request::{Place, SharedText, TruncationDirection};
 use std::sync::Arc;
 
 impl Encoder {
+    /// The template with the token ids of its fixed parts.
+    ///
+    /// # Errors
+    /// The template is malformed, or the tokenizer or the vocabulary does not fit it.
     pub(super) fn encode_template(&self, template: RerankTemplate) -> Result<EncodedTemplate, Error> {
         let place = Place { field: "template", index: None };
         template.check().map_err(|problem| place.invalid(problem))?;

@@ -57,6 +57,7 @@ pub(crate) struct Pipeline {
     lost: watch::Sender<Option<BackendError>>,
 }
 
+/// State that the threads of a pipeline share under its lock.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) queue: Queue,

@@ -44,7 +44,10 @@ pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> 
     }
     Ok(RerankScore { raw, score: sigmoid(raw) })
 }
-
+/// The logits of a sequence, one for each label or token of the head.
+///
+/// # Errors
+/// The backend returned another output.
 pub(crate) fn logits(mut output: Output) -> Result<Vec<f32>, BackendError> {
     let logits = output.take(OutputKind::Logits).map(|values| values.data);
     logits.ok_or_else(|| BackendError::Contract("logits were expected".to_owned()))

@@ -24,6 +24,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
+    /// Estimated time of some work, in nanoseconds.
     pub(crate) fn time(self, Work { rows, pairs }: Work) -> f64 {
         self.per_row * rows as f64 + self.per_pair * pairs as f64
     }

@@ -12,6 +12,7 @@ pub(crate) type NodeId = usize;
 
 pub(crate) const ROOT: NodeId = 0;
 
+/// Radix tree of the waiting entries' tokens.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
     nodes: Vec<Node>,
@@ -23,6 +24,7 @@ pub(crate) struct PrefixTree {
     whole: HashMap<(Tokens, Outputs), NodeId>,
 }
 
+/// A node: tokens that all entries at it and below it share, after the tokens of its ancestors.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     /// Not empty, except at the root.

@@ -63,6 +63,7 @@ pub(crate) struct Queue {
     newcomers: Vec<Ticket>,
 }
 
+/// An entry in the queue, with its places in the prefix index and in the shares.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) entry: Entry,
@@ -350,7 +351,7 @@ impl Queue {
         self.shares.add(entry.ticket, job);
         self.waiting.insert(entry.ticket, Waiting { entry, node, job });
     }
-
+    /// Takes an entry out of the queue; its job goes on. `None` if it does not wait.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
         let turn = self.turn(ticket);
         let waiting = self.waiting.remove(&ticket)?;
@@ -359,7 +360,7 @@ impl Queue {
         self.shares.remove(ticket, waiting.job);
         Some(waiting)
     }
-
+    /// Removes an entry that nobody waits for any more, and its part of the job.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         if let Some(Waiting { job, .. }) = self.remove(ticket) {
             self.held.remove(ticket);

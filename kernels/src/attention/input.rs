@@ -42,6 +42,10 @@ pub struct Attention<'a> {
 }
 
 impl Attention<'_> {
+    /// Checks that all parts fit each other and an output of `out_len` values.
+    ///
+    /// # Errors
+    /// A length, an index or a value does not fit.
     pub(super) fn check(&self, out_len: usize) -> Result<(), KernelError> {
         check_layout(self.layout)?;
         check_window(self.window)?;

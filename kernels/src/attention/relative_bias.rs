@@ -42,7 +42,10 @@ impl RelativeBias {
     pub(crate) fn value(&self, head: usize, distance: isize) -> f32 {
         self.table[head * self.stride + (distance + self.limit as isize - 1) as usize]
     }
-
+    /// Checks that the table has a bias for each head at each distance in a path of `longest` tokens.
+    ///
+    /// # Errors
+    /// It lacks one, or query heads share key/value heads.
     pub(crate) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
         if layout.group() != 1 {
             let expected = "num_heads, where scores have a bias";

@@ -67,6 +67,10 @@ pub struct RelativePositions<'a> {
 }
 
 impl RelativePositions<'_> {
+    /// Checks that the tables have a row for each distance in a path of `longest` tokens.
+    ///
+    /// # Errors
+    /// A row is missing, or the heads do not fit.
     pub(super) fn check(&self, layout: QkvLayout, longest: usize) -> Result<(), KernelError> {
         let rows = self.rows.check(layout, longest)?;
         for table in [&self.keys, &self.queries].into_iter().flatten() {

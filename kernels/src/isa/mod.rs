@@ -12,6 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Isa(Kind);
 
+/// The instruction sets that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Plain Rust, vectorised by the compiler for the target's baseline.

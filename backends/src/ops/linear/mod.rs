@@ -223,7 +223,7 @@ impl Linear {
     pub(crate) fn kept_in_bfloat16(&self) -> Option<&str> {
         matches!(&self.weight, Weight::Packed(matrix) if matrix.is_kept()).then_some(&self.name)
     }
-
+    /// Columns of the layer's output.
     pub(crate) fn out_features(&self) -> usize {
         match &self.weight {
             Weight::Packed(matrix) => matrix.shape().0,

@@ -34,7 +34,10 @@ pub(super) fn seconds(s: &str) -> Result<u64, String> {
 pub(super) fn port(s: &str) -> Result<u16, String> {
     whole::<_, 0, { u16::MAX as u64 }>(s)
 }
-
+/// Parses a number from 0 to 1.
+///
+/// # Errors
+/// It is not one.
 pub(super) fn threshold(s: &str) -> Result<f32, String> {
     let value: f32 = s.parse().map_err(|_| "must be a number between 0 and 1".to_owned())?;
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be between 0 and 1".to_owned()) }
@@ -81,7 +84,10 @@ pub(super) fn task(s: &str) -> Result<Task, String> {
         _ => s.parse::<Task>().map_err(|error| error.to_string()),
     }
 }
-
+/// Parses an attention mode.
+///
+/// # Errors
+/// There is no such mode; the message lists them.
 pub(super) fn attention(s: &str) -> Result<AttentionMode, String> {
     s.parse::<AttentionMode>().map_err(|error| error.to_string())
 }

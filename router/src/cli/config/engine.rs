@@ -4,7 +4,10 @@ use super::error::ConfigError;
 use crate::cli::args::BatchingArgs;
 use crate::state::SharePrefixes;
 use prefold_core::EngineConfig;
-
+/// The engine's config.
+///
+/// # Errors
+/// Its values contradict each other.
 pub(super) fn engine_config(
     args: BatchingArgs,
     max_buffered_bytes: usize,

@@ -11,7 +11,10 @@ use crate::state::{HttpConfig, SharePrefixes};
 use axum::http::HeaderValue;
 use axum::http::uri::Authority;
 use std::time::Duration;
-
+/// The config of the HTTP server.
+///
+/// # Errors
+/// A value is malformed, or values contradict each other.
 pub(super) fn server_config(
     args: ServerArgs,
     spans: bool,

@@ -6,7 +6,10 @@ use crate::telemetry::log_filter;
 use crate::telemetry::logs::TelemetryConfig;
 use crate::telemetry::traces::TraceConfig;
 use axum::http::Uri;
-
+/// The config of logs and traces.
+///
+/// # Errors
+/// The log filter or the collector's URL is malformed.
 pub(super) fn telemetry_config(args: TelemetryArgs) -> Result<TelemetryConfig, ConfigError> {
     let filter = args.rust_log.filter(|directives| !directives.is_empty()).unwrap_or(args.log_level);
     if let Err(source) = log_filter::parse(&filter) {
