@@ -37,7 +37,8 @@ pub const ROUTES: [(u8, &str); 17] = [
     (16, "/predict_tokens"),
 ];
 
-/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier.
+/// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier. Corpora refer to
+/// them by number, so new ones go to the end.
 pub const KINDS: usize = 5;
 
 /// Maximum tokens of an input.
