@@ -223,3 +223,27 @@ def test_many_short_connections(builtin):
                     assert client.answer().status == 200
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(many, range(8)))
+
+
+ANSWERED_EARLY = {
+    "a body that nobody reads": (head("GET", "/api-doc/openapi.json", ("host", "a"), ("transfer-encoding", "chunked")), b"0\r\n\r\n"),
+    "a body that is too large": (head("POST", "/embed", *JSON_HEAD, ("content-length", 1 << 30)), b" " * 8_000_000),
+    "a path that does not exist": (head("POST", "/nothing", *JSON_HEAD, ("content-length", 8_000_000)), b" " * 8_000_000),
+    "a head that is too long": (b"GET /health HTTP/1.1\r\nx: ", b"a" * 1_000_000),
+}
+
+
+@pytest.mark.parametrize("early", ANSWERED_EARLY)
+def test_an_answer_before_the_end_of_its_request_arrives_whole(servers, early):
+    """A connection that is closed with unread bytes is reset, and a reset takes the answer from a client that has not read it yet."""
+    begin, rest = ANSWERED_EARLY[early]
+    server = servers()
+    with unharmed(server), Raw(server.port, receive_buffer=4096) as client:
+        client.send(begin)
+        for start in range(0, len(rest), 100_000):
+            client.send(rest[start:start + 100_000])
+        client.socket.shutdown(socket.SHUT_WR)
+        time.sleep(0.3)
+        (answer,) = client.answers()
+        assert answer.status == {"a body that nobody reads": 200, "a body that is too large": 413, "a path that does not exist": 404,
+                                 "a head that is too long": 431}[early], answer

@@ -29,6 +29,8 @@ const HELD_BYTES_PER_SECOND: u64 = 1 << 18;
 pub(super) struct Exchange {
     /// The handler waits for more of the request's body.
     is_body_awaited: AtomicBool,
+    /// The answer was made without the rest of the request's body.
+    is_body_left: AtomicBool,
     /// Requests whose answers are not completely passed to the kernel.
     begun: AtomicUsize,
     /// Requests of `begun` whose answers only wait for the kernel.
@@ -54,6 +56,7 @@ struct Sent {
 /// A request's body, which records whether its reader waits for more.
 struct RequestBody {
     body: Incoming,
+    is_over: bool,
     exchange: Arc<Exchange>,
 }
 
@@ -66,10 +69,10 @@ struct Making {
 impl Exchange {
     pub(super) fn new(unfinished: Arc<AtomicUsize>, timeout: Duration) -> Arc<Self> {
         let [begun, made] = [0, 0].map(AtomicUsize::new);
-        let is_body_awaited = AtomicBool::new(false);
+        let [is_body_awaited, is_body_left] = [(); 2].map(|()| AtomicBool::new(false));
         let patience = AtomicU64::new(microseconds(timeout));
         let sent = Mutex::default();
-        Arc::new(Self { is_body_awaited, begun, made, timeout, patience, sent, unfinished })
+        Arc::new(Self { is_body_awaited, is_body_left, begun, made, timeout, patience, sent, unfinished })
     }
 
     /// Records the bytes that the current answer holds until it is read: the more, the faster its client must read.
@@ -125,6 +128,18 @@ impl Exchange {
         self.begun.load(Ordering::Relaxed) > 0 && !self.is_body_awaited.load(Ordering::Relaxed)
     }
 
+    /// Bytes of a request may come that nobody needs: the rest of a body, or of a head that was refused.
+    pub(super) fn has_left_bytes(&self) -> bool {
+        self.is_body_left.load(Ordering::Relaxed)
+    }
+
+    /// Records an answer that is sent without a whole head.
+    pub(super) fn refuse_head(&self) {
+        if self.begun.load(Ordering::Relaxed) == 0 {
+            self.is_body_left.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Answers a request, which goes on to the routes before anything waits.
     pub(super) fn answer(
         self: Arc<Self>,
@@ -132,6 +147,7 @@ impl Exchange {
         request: hyper::Request<Incoming>,
     ) -> impl Future<Output = Result<Response, Infallible>> + Send {
         let mut making = Making::new(&self);
+        self.is_body_left.store(!request.body().is_end_stream(), Ordering::Relaxed);
         let response = match protocol::refuse(&request) {
             Some(refusal) => Either::Left(ready(Ok(refusal))),
             None => Either::Right(routes.oneshot(self.received(request))),
@@ -175,7 +191,14 @@ fn release_buffer(head: &mut Parts) {
 impl RequestBody {
     fn new(body: Incoming, exchange: Arc<Exchange>) -> Self {
         exchange.is_body_awaited.store(false, Ordering::Relaxed);
-        Self { body, exchange }
+        let is_over = body.is_end_stream();
+        Self { body, is_over, exchange }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.exchange.is_body_left.store(!self.is_over, Ordering::Relaxed);
     }
 }
 
@@ -189,6 +212,7 @@ impl HttpBody for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         self.exchange.is_body_awaited.store(frame.is_pending(), Ordering::Relaxed);
+        self.is_over = matches!(frame, Poll::Ready(None)) || self.body.is_end_stream();
         frame
     }
 

@@ -7,6 +7,7 @@ use crate::telemetry::metrics::SLOW_READERS;
 use metrics::counter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,6 +22,18 @@ const GONE_AFTER: Duration = Duration::from_secs(5);
 /// Period of the check whether a client has closed its half while it waits for an answer.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
+/// Time for the rest of a request after its answer.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Maximum bytes of the rest of a request: twice the default of `--payload-limit`.
+const LINGER_BYTES: usize = 64 << 20;
+
+/// Bytes that are read at once and dropped.
+const LINGER_PIECE: usize = 16 << 10;
+
+/// Pieces that are read before other connections have their turn.
+const LINGER_PIECES: usize = 16;
+
 /// A client's stream.
 pub(super) struct ClientStream {
     stream: Box<dyn Connection>,
@@ -34,6 +47,13 @@ pub(super) struct ClientStream {
     /// The client takes nothing.
     stalled: Option<Stalled>,
     half_closed: HalfClosed,
+    lingering: Option<Lingering>,
+}
+
+/// A connection whose answer is sent, and whose client still sends.
+struct Lingering {
+    until: Pin<Box<Sleep>>,
+    bytes_left: usize,
 }
 
 /// A client that takes nothing.
@@ -76,7 +96,30 @@ impl ClientStream {
             next_look: None,
             stalled: None,
             half_closed: HalfClosed::New,
+            lingering: None,
         }
+    }
+
+    /// Reads what the client still sends, up to the end of the stream and within limits. The kernel resets a connection that is closed
+    /// with unread bytes, and the reset takes the answer from a client that has not read it yet (RFC 9112, section 9.6).
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let begin = || Lingering { until: Box::pin(sleep(LINGER)), bytes_left: LINGER_BYTES };
+        let Lingering { until, bytes_left } = self.lingering.get_or_insert_with(begin);
+        let mut piece = [MaybeUninit::uninit(); LINGER_PIECE];
+        for _ in 0..LINGER_PIECES {
+            let mut read = ReadBuf::uninit(&mut piece);
+            let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(context, &mut read) else {
+                return until.as_mut().poll(context);
+            };
+            let bytes = read.filled().len();
+            *bytes_left = bytes_left.saturating_sub(bytes);
+            if result.is_err() || bytes == 0 || *bytes_left == 0 || until.is_elapsed() {
+                return Poll::Ready(());
+            }
+        }
+        // Other connections of this thread come first.
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// True for a client that counts as gone while an answer is due. While bytes of a next request are there, nobody reads to
@@ -141,6 +184,7 @@ impl AsyncRead for ClientStream {
 
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.exchange.refuse_head();
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.in_time(context, bytes.len(), written)
     }
@@ -150,6 +194,7 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.exchange.refuse_head();
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         self.in_time(context, parts.iter().map(|part| part.len()).sum(), written)
     }
@@ -178,7 +223,13 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        if !self.is_end_seen && self.exchange.has_left_bytes() {
+            ready!(self.poll_linger(context));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -116,6 +116,45 @@ async fn the_next_answer_has_time_of_its_own() {
     assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
+/// Closes the connection of a refused head, whose client sends `part` bytes a second after the answer, and hangs up after `seconds`.
+/// Returns the time that it took.
+async fn close_after(part: usize, seconds: u32) -> Duration {
+    let (near, mut far) = duplex(1 << 20);
+    let exchange = Exchange::new(Arc::default(), TIMEOUT);
+    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), exchange);
+    stream.write_all(b"answer").await.unwrap();
+    let client = async {
+        let mut answer = String::new();
+        far.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        for _ in 0..seconds {
+            if far.write_all(&vec![0; part]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(SECOND).await;
+        }
+        drop(far);
+    };
+    let begun = Instant::now();
+    let close = async {
+        stream.shutdown().await.unwrap();
+        drop(stream);
+        begun.elapsed()
+    };
+    tokio::join!(close, client).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_refused_request_is_read_for_a_while() {
+    assert_eq!(close_after(0, 0).await, Duration::ZERO);
+    let hung_up = close_after(MEGABYTE, 3).await;
+    assert!(hung_up >= 3 * SECOND && hung_up < LINGER, "{hung_up:?}");
+    let endless = close_after(1, 1000).await;
+    assert!(endless >= LINGER && endless < LINGER + SECOND, "{endless:?}");
+    let large = close_after(LINGER_BYTES / 2, 1000).await;
+    assert!(large < 2 * SECOND, "{large:?}");
+}
+
 /// Lines of a log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
