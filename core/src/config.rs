@@ -23,15 +23,10 @@ pub struct EngineConfig {
     pub max_batch_ms: Option<u64>,
     /// Maximum tokens in an input; the model's limit when absent.
     pub max_input_length: Option<usize>,
-    /// Maximum requests in the engine at once.
-    pub max_concurrent_requests: usize,
     /// Limit on tokens that wait for a batch; requests are refused while the queue holds this many.
     pub max_queued_tokens: usize,
     /// Limit on inputs that wait for a batch; requests are refused while the queue holds this many.
     pub max_queued_inputs: usize,
-    /// Limit on the bytes of request bodies, and of the values of responses until clients have read them; a request is refused
-    /// while the others hold this many.
-    pub max_buffered_bytes: usize,
     /// Inputs of one request that are processed at once. A larger request is split into chunks of this size, at most
     /// [`MAX_CHUNKS`](Self::MAX_CHUNKS) of them.
     pub max_client_batch_size: usize,
@@ -65,10 +60,8 @@ impl Default for EngineConfig {
             max_batch_requests: None,
             max_batch_ms: None,
             max_input_length: None,
-            max_concurrent_requests: 512,
             max_queued_tokens: 1 << 20,
             max_queued_inputs: 1 << 15,
-            max_buffered_bytes: 256_000_000,
             max_client_batch_size: 2048,
             scheduling: Scheduling::Prefix,
             radix_mlp_threshold: 0.95,
@@ -132,21 +125,17 @@ impl EngineConfig {
     /// # Errors
     /// The first setting that is out of its range.
     pub fn check(&self) -> Result<(), InvalidSetting> {
-        let at_least_one = [
+        at_least_one([
             ("max_batch_tokens", self.max_batch_tokens),
             ("max_batch_ragged_tokens", self.ragged_tokens_limit()),
             ("max_batch_requests", self.max_batch_requests.unwrap_or(1)),
             ("max_input_length", self.max_input_length.unwrap_or(1)),
-            ("max_concurrent_requests", self.max_concurrent_requests),
             ("max_queued_tokens", self.max_queued_tokens),
             ("max_queued_inputs", self.max_queued_inputs),
             ("max_client_batch_size", self.max_client_batch_size),
             ("radix_mlp_pad", self.radix_mlp_pad),
             ("tokenization_workers", self.tokenization_workers),
-        ];
-        if let Some((setting, _)) = at_least_one.into_iter().find(|(_, value)| *value == 0) {
-            return Err(InvalidSetting { setting, problem: "must be at least 1".to_owned() });
-        }
+        ])?;
         let (workers, limit) = (self.tokenization_workers, Self::MAX_TOKENIZATION_WORKERS);
         if workers > limit {
             let problem = format!("is {workers}, the limit is {limit}");
@@ -188,6 +177,43 @@ impl EngineConfig {
     }
 }
 
+/// Limits on what the requests of a process hold together, whatever their models; the server has a flag for each.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessLimits {
+    /// Maximum requests in the engines at once.
+    pub max_concurrent_requests: usize,
+    /// Limit on the bytes of request bodies, and of the values of responses until clients have read them; a request is refused
+    /// while the others hold this many.
+    pub max_buffered_bytes: usize,
+}
+
+impl Default for ProcessLimits {
+    /// The server's defaults.
+    fn default() -> Self {
+        Self { max_concurrent_requests: 512, max_buffered_bytes: 256_000_000 }
+    }
+}
+
+impl ProcessLimits {
+    /// # Errors
+    /// The first limit that is out of its range.
+    pub(crate) fn check(&self) -> Result<(), InvalidSetting> {
+        at_least_one([
+            ("max_concurrent_requests", self.max_concurrent_requests),
+            ("max_buffered_bytes", self.max_buffered_bytes),
+        ])
+    }
+}
+
+/// # Errors
+/// The first setting that is 0.
+fn at_least_one<const N: usize>(settings: [(&'static str, usize); N]) -> Result<(), InvalidSetting> {
+    match settings.into_iter().find(|(_, value)| *value == 0) {
+        Some((setting, _)) => Err(InvalidSetting { setting, problem: "must be at least 1".to_owned() }),
+        None => Ok(()),
+    }
+}
+
 /// Failure to start an [`Engine`](crate::Engine).
 #[derive(Debug, Clone, ThisError)]
 pub enum StartError {
@@ -203,7 +229,7 @@ pub enum StartError {
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("`{setting}` {problem}")]
 pub struct InvalidSetting {
-    /// The field of [`EngineConfig`].
+    /// The field of [`EngineConfig`] or [`ProcessLimits`].
     pub setting: &'static str,
     /// The fault and the limit, as the rest of a sentence.
     pub problem: String,

@@ -26,6 +26,7 @@ mod tokenizer_limits;
 pub mod trace;
 mod yield_point;
 
+pub use admission::process_quotas::ProcessQuotas;
 pub use admission::quota::{Quota, Share};
 pub use backend::{
     Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, Interrupting, ModelBackend, ModelInfo,
@@ -35,7 +36,7 @@ pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,
     RerankTemplate, Task, TaskProfile, sigmoid, softmax,
 };
-pub use config::{EngineConfig, InvalidSetting, Scheduling, StartError};
+pub use config::{EngineConfig, InvalidSetting, ProcessLimits, Scheduling, StartError};
 pub use encode::text_encoder::TextEncoder;
 pub use engine::Engine;
 pub use engine::loaded_model::LoadedModel;

@@ -6,11 +6,13 @@ use crate::server::connections;
 use crate::server::listening::{allow_files, listen};
 use crate::server::stopping::{self, DEVICE_LOST_STATUS, ServerConfig, Signals, Stopped};
 use crate::server::{routing, stop_watchdog};
-use crate::state::{App, HttpConfig, ModelNames};
+use crate::state::model_names::ModelNames;
+use crate::state::registry::Registry;
+use crate::state::{App, HttpConfig};
 use crate::telemetry::log_writer::LOG;
 use crate::telemetry::{log_filter, logs, metrics};
 use anyhow::Context;
-use prefold_core::{Engine, without_credentials};
+use prefold_core::{Engine, ProcessQuotas, without_credentials};
 use std::future::pending;
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -83,7 +85,7 @@ fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stop
 }
 
 async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
-    let Config { load, names, engine, server, .. } = config;
+    let Config { load, names, engine, limits, server, .. } = config;
     let signals = Signals::listen().context("cannot catch signals")?;
     stop_watchdog::start(server.serving).context("cannot start the shutdown watchdog")?;
     let metrics = metrics::install().context("cannot collect metrics")?;
@@ -103,11 +105,13 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
     let unfinished = Arc::new(AtomicUsize::new(0));
     let of_app = Arc::clone(&unfinished);
-    let loading = tokio::task::spawn_blocking(move || loading::start_engine(&load, wrap, engine));
+    let quotas = ProcessQuotas::new(limits).map_err(StartError::Setting)?;
+    let of_engine = quotas.clone();
+    let loading = tokio::task::spawn_blocking(move || loading::start_engine(&load, wrap, engine, of_engine));
     let loading = async move {
         let engine = loading.await.context("loading the model panicked")??;
         metrics::record_build(engine.info(), &names.served);
-        let app = App::new(engine, names, http, metrics, of_app);
+        let app = App::new(Registry::one(engine, names), quotas, http, metrics, of_app);
         app.log_ready(&address, public_port);
         if let Some(listener) = metrics_listener {
             tracing::info!(address = listener.address(), "metrics");
@@ -130,5 +134,7 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
 pub fn routes(engine: Engine, name: &str) -> anyhow::Result<axum::Router> {
     let metrics = metrics::install()?;
     let names = ModelNames { id: name.to_owned(), served: name.to_owned(), aliases: Vec::new() };
-    Ok(routing::router(App::new(engine, names, HttpConfig::default(), metrics, Arc::default())))
+    let quotas = engine.process_quotas().clone();
+    let app = App::new(Registry::one(engine, names), quotas, HttpConfig::default(), metrics, Arc::default());
+    Ok(routing::router(app))
 }

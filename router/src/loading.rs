@@ -3,7 +3,7 @@
 use crate::error::flag;
 use prefold_backends::{LoadError, LoadOptions};
 use prefold_core::{
-    BackendError, Engine, EngineConfig, Error, InvalidSetting, ModelBackend, StartError as EngineError,
+    BackendError, Engine, EngineConfig, Error, InvalidSetting, ModelBackend, ProcessQuotas, StartError as EngineError,
 };
 use thiserror::Error as ThisError;
 
@@ -28,6 +28,12 @@ impl StartError {
     }
 }
 
+impl From<InvalidSetting> for StartError {
+    fn from(error: InvalidSetting) -> Self {
+        Self::Setting(error)
+    }
+}
+
 impl From<EngineError> for StartError {
     fn from(error: EngineError) -> Self {
         match error {
@@ -47,7 +53,12 @@ fn start_advice(error: &Error) -> &'static str {
 }
 
 /// Loads the model and starts its engine; blocks meanwhile.
-pub(crate) fn start_engine(load: &LoadOptions, wrap: Wrap, config: EngineConfig) -> Result<Engine, StartError> {
+pub(crate) fn start_engine(
+    load: &LoadOptions,
+    wrap: Wrap,
+    config: EngineConfig,
+    quotas: ProcessQuotas,
+) -> Result<Engine, StartError> {
     let model = prefold_backends::load(load).map_err(StartError::Load)?;
-    Ok(Engine::new(model.map_backends(wrap), config)?)
+    Ok(Engine::new(model.map_backends(wrap), config, quotas)?)
 }

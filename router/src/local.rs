@@ -6,11 +6,12 @@ use crate::routes::info::Info;
 use crate::routes::predict::{activation, labels, predictions};
 use crate::routes::ranked::rank;
 use crate::routes::rerank::check_top_n;
-use crate::state::ModelNames;
+use crate::state::model_names::ModelNames;
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::prompt::{Choices, InputType, PromptFields};
 use prefold_core::{
-    EmbedOptions, EncodeOptions, Engine, EngineConfig, Error, Input, LogitActivation, ScoreRequest, TokenInfo,
+    EmbedOptions, EncodeOptions, Engine, EngineConfig, Error, Input, LogitActivation, ProcessLimits, ProcessQuotas,
+    ScoreRequest, TokenInfo,
 };
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -86,8 +87,12 @@ impl LocalModel {
     /// See [`LocalModelError`].
     pub fn load(model: Option<&str>, settings: &Table) -> Result<Self, LocalModelError> {
         let mut config = settings::config(model, settings).map_err(LocalModelError::Setting)?;
-        without_limits(&mut config.engine, settings);
-        let engine = loading::start_engine(&config.load, identity, config.engine).map_err(|error| match error {
+        without_limits(&mut config.engine, &mut config.limits, settings);
+        let start = || {
+            let quotas = ProcessQuotas::new(config.limits)?;
+            loading::start_engine(&config.load, identity, config.engine, quotas)
+        };
+        let engine = start().map_err(|error| match error {
             StartError::Setting(_) => LocalModelError::Setting(error.to_string()),
             StartError::Load(_) | StartError::Engine(_) => LocalModelError::Load(error.to_string()),
         })?;
@@ -193,11 +198,11 @@ fn parse_type(name: &str) -> Result<InputType, Error> {
 }
 
 /// Raises the limits that `settings` does not set, so that calls wait instead of being refused.
-fn without_limits(engine: &mut EngineConfig, settings: &Table) {
+fn without_limits(engine: &mut EngineConfig, process: &mut ProcessLimits, settings: &Table) {
     let given = |name: &str| settings.keys().any(|key| key.replace('-', "_") == name);
-    engine.max_buffered_bytes = usize::MAX;
+    process.max_buffered_bytes = usize::MAX;
     for (name, limit) in [
-        ("max_concurrent_requests", &mut engine.max_concurrent_requests),
+        ("max_concurrent_requests", &mut process.max_concurrent_requests),
         ("max_queued_tokens", &mut engine.max_queued_tokens),
         ("max_queued_inputs", &mut engine.max_queued_inputs),
     ] {

@@ -1,13 +1,15 @@
 //! An app over a scripted backend, with the tokenizer of a reference checkpoint.
 
-use crate::state::{App, HttpConfig, ModelNames};
+use crate::state::model_names::ModelNames;
+use crate::state::registry::{Registry, ServedModel};
+use crate::state::{App, HttpConfig};
 use crate::telemetry::metrics;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use prefold_core::testing::{self, FakeBackend, Fate};
 use prefold_core::{
-    Capabilities, Classify, Embed, Engine, EngineConfig, InputMemory, LoadedModel, ModelInfo, NonEmpty, Prompts,
-    StartError, TaskProfile, TokenLimits,
+    Capabilities, Classify, Embed, Engine, EngineConfig, InputMemory, LoadedModel, ModelInfo, NonEmpty, ProcessLimits,
+    ProcessQuotas, Prompts, StartError, TaskProfile, TokenLimits,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,10 +78,12 @@ pub(crate) fn classifier(labels: &[&str]) -> Capabilities {
 /// Settings of an app; change them before [`build`](Self::build).
 pub(crate) struct Setup {
     pub(crate) capabilities: Capabilities,
+    pub(crate) device: &'static str,
     pub(crate) fate: Fate,
     /// Answers when the gate is open.
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) engine: EngineConfig,
+    pub(crate) limits: ProcessLimits,
     pub(crate) http: HttpConfig,
 }
 
@@ -87,9 +91,11 @@ impl Setup {
     pub(crate) fn new(capabilities: Capabilities) -> Self {
         Self {
             capabilities,
+            device: "cpu",
             fate: Fate::Answer,
             gate: None,
             engine: EngineConfig { max_batch_tokens: 4096, tokenization_workers: 1, ..testing::config() },
+            limits: testing::process_limits(),
             http: HttpConfig { payload_limit: 100_000, ..HttpConfig::default() },
         }
     }
@@ -100,6 +106,16 @@ impl Setup {
 
     /// The app, unless its settings are refused.
     pub(crate) fn try_build(self) -> Result<App, StartError> {
+        let model = self.fake();
+        self.try_over(model)
+    }
+
+    /// The app over a loaded model in place of the fake one.
+    pub(crate) fn over(self, model: LoadedModel) -> App {
+        self.try_over(model).unwrap()
+    }
+
+    fn fake(&self) -> LoadedModel {
         let input_memory = InputMemory { token: 1000, block_token: 10, block_tokens: 100 };
         let max_input_length = self.capabilities.max_input_length;
         let info = testing::info(self.capabilities.clone(), max_input_length);
@@ -108,6 +124,7 @@ impl Setup {
             ModelInfo {
                 sub_models: NonEmpty::one(TokenLimits { vocab_size: 1024, ..*info.limits() }),
                 input_memory,
+                device: self.device.to_owned(),
                 ..info
             },
             move |_, _, _| {
@@ -115,20 +132,35 @@ impl Setup {
                 Ok(fate)
             },
         );
-        self.try_over(testing::model(backend, testing::tokenizer("qwen3-tiny")))
-    }
-
-    /// The app over a loaded model in place of the fake one.
-    pub(crate) fn over(self, model: LoadedModel) -> App {
-        self.try_over(model).unwrap()
+        testing::model(backend, testing::tokenizer("qwen3-tiny"))
     }
 
     fn try_over(self, model: LoadedModel) -> Result<App, StartError> {
-        let names =
-            ModelNames { id: "org/fake".to_owned(), served: "fake".to_owned(), aliases: vec!["org/fake".to_owned()] };
-        let engine = Engine::new(model, self.engine)?;
-        Ok(App::new(engine, names, self.http, metrics::install().unwrap(), Arc::default()))
+        let quotas = ProcessQuotas::new(self.limits)?;
+        let engine = Engine::new(model, self.engine, quotas.clone())?;
+        Ok(app(Registry::one(engine, names("fake")), quotas, self.http))
     }
+}
+
+/// An app of two models, `fake` and `second`, with the limits and the HTTP settings of the first.
+pub(crate) fn with_second(first: Setup, second: Setup) -> App {
+    let quotas = ProcessQuotas::new(first.limits).unwrap();
+    let http = first.http.clone();
+    let models = [(first, "fake"), (second, "second")].map(|(setup, name)| {
+        let engine = Engine::new(setup.fake(), setup.engine, quotas.clone()).unwrap();
+        Arc::new(ServedModel::new(engine, names(name)))
+    });
+    app(Registry::new(NonEmpty::collect(models).unwrap()), quotas, http)
+}
+
+fn app(models: Registry, quotas: ProcessQuotas, http: HttpConfig) -> App {
+    App::new(models, quotas, http, metrics::install().unwrap(), Arc::default())
+}
+
+/// The name, and `org/` before it as the id.
+fn names(name: &str) -> ModelNames {
+    let id = format!("org/{name}");
+    ModelNames { id: id.clone(), served: name.to_owned(), aliases: vec![id] }
 }
 
 /// A response that has been read.

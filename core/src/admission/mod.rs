@@ -2,6 +2,7 @@
 
 pub(crate) mod ahead;
 pub(crate) mod chunk;
+pub(crate) mod process_quotas;
 pub(crate) mod queue_quota;
 pub(crate) mod quota;
 pub(crate) mod response_cost;

@@ -1,4 +1,4 @@
-//! Quotas of tokens and inputs that wait for a batch, which bound the queue's memory.
+//! Quotas of tokens and inputs that wait for a batch, which bound the memory of an engine's queue.
 //!
 //! A request enters while the queue is below both limits, or its account is below its fair parts of them. A large request is accepted
 //! with its first chunk; later chunks wait in turn, and no new request of its account enters before them.

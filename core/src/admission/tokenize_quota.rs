@@ -16,7 +16,7 @@ pub(crate) const MAX_OF_REQUEST: usize = 1 << 20;
 const MAX_OF_ALL: usize = 4 * MAX_OF_REQUEST;
 
 /// Quota of `/tokenize` and `/decode`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TokenizeQuota(Arc<Quota>);
 
 impl Default for TokenizeQuota {

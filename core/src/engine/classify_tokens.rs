@@ -38,10 +38,10 @@ impl Engine {
                     check_not_empty_texts(&texts, options.field)?;
                 }
                 let begun = Instant::now();
-                let Inner { tokenize_quota, .. } = &*self.inner;
+                let Inner { quotas, .. } = &*self.inner;
                 let bytes = texts.iter().map(|text| text.len() + 1).sum();
                 let unit = "bytes of text and one for each text";
-                let encoding = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
+                let encoding = quotas.tokenize().admit(self.account, options.field, bytes, unit)?;
                 let spans = self.spans(texts, &options).await?;
                 // From here on the tokens' memory counts in the request's own share.
                 drop(encoding);

@@ -4,6 +4,7 @@ mod classify;
 mod classify_tokens;
 mod convert;
 mod embed;
+mod intake;
 pub(crate) mod loaded_model;
 pub(crate) mod pauses;
 mod probe;
@@ -13,14 +14,15 @@ mod score;
 mod tokenize;
 mod validate;
 
+use self::intake::{Accepted, Intake};
 use self::loaded_model::LoadedModel;
 use self::pauses::drop_aside;
 use self::probe::Probe;
 use self::validate::{check_count, check_input_length, check_memory, check_model};
+use crate::admission::process_quotas::ProcessQuotas;
 use crate::admission::queue_quota::QueueLimits;
-use crate::admission::quota::{Quota, Share};
+use crate::admission::quota::Share;
 use crate::admission::response_cost::ResponseLimits;
-use crate::admission::tokenize_quota::TokenizeQuota;
 use crate::backend::{BatchLimits, Folding, ModelInfo, Replica, TokenLimits};
 use crate::capabilities::{Capabilities, Task};
 use crate::config::{EngineConfig, StartError};
@@ -28,7 +30,7 @@ use crate::encode::encoder::Encoder;
 use crate::encode::encoders::Encoders;
 use crate::encode::pool::{TokenizerPool, Turns};
 use crate::encode::word_cache;
-use crate::error::{BackendError, Error, Resource};
+use crate::error::{BackendError, Error};
 use crate::execute;
 use crate::execute::pipeline::{Pipeline, PipelineConfig};
 use crate::execute::warm_up::WarmUp;
@@ -41,7 +43,6 @@ use crate::schedule::batcher::Compaction;
 use crate::schedule::budget::{AttentionRows, Budget};
 use crate::schedule::interrupting::InterruptPolicy;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokenizers::Tokenizer;
@@ -66,16 +67,14 @@ struct Inner {
     info: ModelInfo,
     config: EngineConfig,
     tokenizers: TokenizerPool,
-    /// Requests in the engine.
-    requests: Arc<Quota>,
-    tokenize_quota: TokenizeQuota,
+    /// Quotas that the engine's requests share with those of other engines.
+    quotas: ProcessQuotas,
     response_limits: ResponseLimits,
-    buffered: Arc<Quota>,
     pipeline: Arc<Pipeline>,
     probe: Probe,
     replicas: usize,
     compaction: Compaction,
-    accepting: AtomicBool,
+    intake: Intake,
     threads: tokio::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -86,13 +85,13 @@ impl Drop for Inner {
 }
 
 impl Engine {
-    /// Checks the configuration against the model and starts all threads.
+    /// Checks the configuration against the model and starts all threads. All engines of a process get the same `quotas`.
     ///
     /// # Errors
     /// [`StartError::Setting`] if a setting is out of range or too large for the device, or the tokenization workers cannot be
     /// started; [`Error::Validation`] if the model contradicts itself, [`Error::Tokenization`] if the template cannot be
     /// encoded, [`Error::Backend`] if another thread cannot be started, or the warm-up fails or has no finite answer.
-    pub fn new(model: LoadedModel, config: EngineConfig) -> Result<Self, StartError> {
+    pub fn new(model: LoadedModel, config: EngineConfig, quotas: ProcessQuotas) -> Result<Self, StartError> {
         let mut info = model.backend.info().clone();
         config.check()?;
         check_model(&info, model.tokenizers.len())?;
@@ -152,10 +151,8 @@ impl Engine {
             tokenizers.warm_up();
         }
         let inner = Inner {
-            requests: Quota::new(config.max_concurrent_requests, Resource::Requests),
-            tokenize_quota: TokenizeQuota::default(),
+            quotas,
             response_limits: ResponseLimits::new(&info.capabilities, info.longest_input()),
-            buffered: Quota::new(config.max_buffered_bytes, Resource::BufferedBytes),
             info,
             config,
             tokenizers,
@@ -163,7 +160,7 @@ impl Engine {
             probe: Probe::default(),
             replicas,
             compaction: pipeline_config.compaction,
-            accepting: AtomicBool::new(true),
+            intake: Intake::default(),
             threads: tokio::sync::Mutex::new(threads),
         };
         Ok(Self {
@@ -185,12 +182,7 @@ impl Engine {
         self.inner.replicas
     }
 
-    /// Quota of bytes that requests hold: their bodies and the values of their responses.
-    pub fn buffered(&self) -> &Arc<Quota> {
-        &self.inner.buffered
-    }
-
-    /// The same engine for one request, whose responses count in the same `share` of [`buffered`](Self::buffered) as its body.
+    /// The same engine for one request, whose responses count in the same `share` of [`ProcessQuotas::buffered`] as its body.
     #[must_use]
     pub fn counting_in(self, share: Arc<Share>) -> Self {
         Self { share: Some(share), ..self }
@@ -219,11 +211,11 @@ impl Engine {
     /// # Errors
     /// [`Error::ShuttingDown`], or [`Error::Backend`] with the probe's failure or the device's.
     pub async fn health(&self) -> Result<(), Error> {
-        let Inner { pipeline, accepting, probe, .. } = &*self.inner;
+        let Inner { pipeline, intake, probe, .. } = &*self.inner;
         if let Some(error) = pipeline.lost_device() {
             return Err(Error::Backend(error));
         }
-        if !accepting.load(Ordering::SeqCst) {
+        if intake.is_closed() {
             return Err(Error::ShuttingDown);
         }
         if pipeline.failed_batches() == 0 {
@@ -245,7 +237,7 @@ impl Engine {
     /// Stops accepting requests and ends the running passes at their next yield point. Unanswered requests get
     /// [`Error::ShuttingDown`].
     pub fn stop(&self) {
-        self.inner.accepting.store(false, Ordering::SeqCst);
+        self.inner.intake.close();
         self.inner.pipeline.stop();
     }
 
@@ -257,9 +249,9 @@ impl Engine {
 
     /// Stops accepting requests, waits until all accepted ones are answered, and ends the threads. May be called again.
     pub async fn shutdown(&self) {
-        let Inner { pipeline, requests, accepting, threads, .. } = &*self.inner;
-        accepting.store(false, Ordering::SeqCst);
-        requests.all_released().await;
+        let Inner { pipeline, intake, threads, .. } = &*self.inner;
+        intake.close();
+        intake.all_over().await;
         pipeline.close();
         let mut threads = threads.lock().await;
         let handles = std::mem::take(&mut *threads);
@@ -274,7 +266,7 @@ impl Engine {
 
     /// The share in which a call counts.
     fn share(&self) -> Arc<Share> {
-        self.share.clone().unwrap_or_else(|| Arc::new(self.inner.buffered.share_of(self.account)))
+        self.share.clone().unwrap_or_else(|| Arc::new(self.inner.quotas.buffered().share_of(self.account)))
     }
 
     /// Turns of a request's items of this cost at the tokenization workers.
@@ -297,16 +289,13 @@ impl Engine {
         }
     }
 
-    /// Share of one request in the quota of concurrent requests.
-    fn admit(&self) -> Result<Share, Error> {
-        let Inner { requests, accepting, .. } = &*self.inner;
-        let share = requests.share_of(self.account);
-        let admitted = share.grow(1);
-        // Checked after the share was taken: a shutdown that did not see the share is seen here.
-        if !accepting.load(Ordering::SeqCst) {
-            return Err(Error::ShuttingDown);
-        }
-        admitted.map(|()| share)
+    /// Accepts one request, with its share of the quota of concurrent requests.
+    fn admit(&self) -> Result<(Share, Accepted<'_>), Error> {
+        let Inner { quotas, intake, .. } = &*self.inner;
+        let accepted = intake.accept()?;
+        let share = quotas.requests().share_of(self.account);
+        share.grow(1)?;
+        Ok((share, accepted))
     }
 
     /// Capability that a task needs.

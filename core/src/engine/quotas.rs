@@ -1,16 +1,22 @@
-//! The quotas that requests of an engine share, and their metrics.
+//! The quotas that requests of an engine take from, and their metrics.
 
 use super::{Engine, Inner};
+use crate::admission::process_quotas::ProcessQuotas;
 use crate::admission::quota::Quota;
 use crate::metrics;
 use std::sync::Arc;
 
 impl Engine {
-    /// All quotas that requests share, one for each [`Resource`](crate::Resource) and in the order of [`ALL`](crate::Resource::ALL).
+    /// The quotas that its requests share with those of other engines.
+    pub fn process_quotas(&self) -> &ProcessQuotas {
+        &self.inner.quotas
+    }
+
+    /// All quotas that its requests take from, the process's and those of its queue: one for each [`Resource`](crate::Resource) and in the order of [`ALL`](crate::Resource::ALL).
     pub fn quotas(&self) -> [&Arc<Quota>; 5] {
-        let Inner { requests, pipeline, buffered, tokenize_quota, .. } = &*self.inner;
+        let Inner { quotas, pipeline, .. } = &*self.inner;
         let [inputs, tokens] = pipeline.quotas();
-        [requests, inputs, tokens, buffered, tokenize_quota.quota()]
+        [quotas.requests(), inputs, tokens, quotas.buffered(), quotas.tokenize().quota()]
     }
 
     /// Sets the gauges of the quotas to their current use, when they are read, so that requests do not pay for it.

@@ -20,13 +20,13 @@ impl Engine {
             Method::Tokenize,
             texts.len(),
             Box::pin(async {
-                let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
+                let Inner { tokenizers, quotas, .. } = &*self.inner;
                 let texts = self.counted(texts, options.field)?;
                 let resolved = tokenizers.encoders().resolve(&options, self.info().capabilities.text_prompts())?;
                 let bytes = texts.iter().map(|text| text.len() + resolved.prompt_len() + 1).sum();
                 let _request = self.admit()?;
                 let unit = "bytes of text with its prompts and one for each text";
-                let _share = tokenize_quota.admit(self.account, options.field, bytes, unit)?;
+                let _share = quotas.tokenize().admit(self.account, options.field, bytes, unit)?;
                 let resolved = resolved.counting_in(self.share());
                 let texts = Place::each(texts, options.field);
                 let prompt = resolved.prompt_len();
@@ -49,10 +49,11 @@ impl Engine {
             Method::Decode,
             ids.len(),
             Box::pin(async {
-                let Inner { tokenizers, tokenize_quota, .. } = &*self.inner;
+                let Inner { tokenizers, quotas, .. } = &*self.inner;
                 let ids = self.counted(ids, "ids")?;
                 let _request = self.admit()?;
-                let _share = tokenize_quota.admit(self.account, "ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
+                let _share =
+                    quotas.tokenize().admit(self.account, "ids", ids.iter().map(Vec::len).sum(), "ids in all")?;
                 // The length of the decoded text is checked during decoding.
                 let most = ids.iter().map(|ids| tokenizers.encoders().first().most_decoded(ids));
                 let most = most.fold(0, usize::saturating_add).min(MAX_DECODED as usize);

@@ -7,9 +7,10 @@ pub(crate) mod support;
 
 pub use fake_backend::{Control, FakeBackend, Fate, PATIENCE, Started, fake_output, fake_values, output};
 
+use crate::admission::process_quotas::ProcessQuotas;
 use crate::backend::{InputMemory, ModelBackend, ModelInfo, TokenLimits};
 use crate::capabilities::{Capabilities, Embed, Pooling, RerankRecipe, RerankTemplate};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, ProcessLimits};
 use crate::engine::loaded_model::LoadedModel;
 use crate::non_empty::NonEmpty;
 use std::path::PathBuf;
@@ -67,10 +68,19 @@ pub fn model(backend: FakeBackend, tokenizer: Tokenizer) -> LoadedModel {
 pub fn config() -> EngineConfig {
     EngineConfig {
         max_batch_tokens: 1000,
-        max_concurrent_requests: 64,
         max_client_batch_size: 32,
         tokenization_workers: 2,
         warmup_tokens: 0,
         ..EngineConfig::default()
     }
+}
+
+/// Limits for few requests.
+pub fn process_limits() -> ProcessLimits {
+    ProcessLimits { max_concurrent_requests: 64, ..ProcessLimits::default() }
+}
+
+/// Unused quotas with [`process_limits`].
+pub fn quotas() -> ProcessQuotas {
+    ProcessQuotas::new(process_limits()).expect("limits within their range")
 }

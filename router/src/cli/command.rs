@@ -7,7 +7,7 @@ use super::config::model::{load_options, model_source};
 use crate::loading;
 use clap::Subcommand;
 use prefold_backends::{Dtype, check_device};
-use prefold_core::EngineConfig;
+use prefold_core::{EngineConfig, ProcessLimits, ProcessQuotas};
 use std::convert::identity;
 use std::fmt::Display;
 use std::io;
@@ -90,7 +90,10 @@ impl AccuracyArgs {
             Err(error) => return refuse(&error),
         };
         if pass.is_some() {
-            let start = || Ok(loading::start_engine(&options, identity, EngineConfig::default())?);
+            let start = || {
+                let quotas = ProcessQuotas::new(ProcessLimits::default())?;
+                Ok(loading::start_engine(&options, identity, EngineConfig::default(), quotas)?)
+            };
             return prefold_accuracy::pass(start);
         }
         // Before the pass in float32, which takes a while.

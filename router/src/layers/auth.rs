@@ -45,7 +45,7 @@ fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding)
         None
     };
     let account = owner.as_ref().map_or_else(Account::default, |owner| Account(owner.number));
-    let share: Arc<Share> = Arc::new(app.engine.buffered().share_of(account));
+    let share: Arc<Share> = Arc::new(app.quotas.buffered().share_of(account));
     let holding = Holding::of(&share);
     let extensions = request.extensions_mut();
     extensions.insert(account);

@@ -6,6 +6,7 @@
 use crate::error::{ApiError, Dialect};
 use crate::routes::table::{self, Kind};
 use crate::state::api_keys::KeyOwner;
+use crate::state::call::ChosenModel;
 use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::{App, random_id};
@@ -38,6 +39,7 @@ pub(crate) fn observe(
 ) -> impl Future<Output = Response> + Send {
     let exchange = Exchange::new(app, &request);
     request.extensions_mut().insert(exchange.ignored.clone());
+    request.extensions_mut().insert(exchange.chosen.clone());
     let (method, path) = (&exchange.method, &exchange.path);
     let span =
         if exchange.app.http.spans { tracing::info_span!("request", method, path) } else { tracing::Span::none() };
@@ -61,6 +63,7 @@ struct Exchange {
     /// The client's id of the request, or one made here.
     id: HeaderValue,
     ignored: IgnoredFields,
+    chosen: ChosenModel,
     start: Instant,
     finished: bool,
 }
@@ -71,8 +74,9 @@ impl Exchange {
         let route = matched.map_or(UNMATCHED, MatchedPath::as_str).to_owned();
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = table::dialect_of(request.uri().path());
-        let (id, ignored) = (request_id(request.headers()), IgnoredFields::default());
-        Self { app, method, path, dialect, route, id, ignored, start: Instant::now(), finished: false }
+        let id = request_id(request.headers());
+        let (ignored, chosen) = (IgnoredFields::default(), ChosenModel::default());
+        Self { app, method, path, dialect, route, id, ignored, chosen, start: Instant::now(), finished: false }
     }
 
     /// Error body, cost headers, trace, log line and metrics.
@@ -84,8 +88,9 @@ impl Exchange {
         }
         let elapsed = self.start.elapsed();
         let cost = response.extensions_mut().remove::<Cost>();
+        let model = self.chosen.get().unwrap_or_else(|| self.app.models.default());
         if let Some(cost) = &cost {
-            cost.write_headers(response.headers_mut(), &self.app.engine.info().device, elapsed);
+            cost.write_headers(response.headers_mut(), &model.engine.info().device, elapsed);
         }
         if let Some(names) = self.ignored.header() {
             response.headers_mut().insert(IGNORED, names);
@@ -100,7 +105,7 @@ impl Exchange {
         }
         log(&Line {
             id: self.id.to_str().unwrap_or_default(),
-            model: &self.app.names.served,
+            model: &model.names.served,
             key: owner.as_ref().map(|owner| &*owner.name),
             method: &self.method,
             path: &self.path,
@@ -129,7 +134,7 @@ impl Drop for Exchange {
 /// Fields of the log line of a request.
 struct Line<'a> {
     id: &'a str,
-    /// The served name.
+    /// The served name of the model; the default one's if the request has come to none.
     model: &'a str,
     /// Name or number of the API key.
     key: Option<&'a str>,

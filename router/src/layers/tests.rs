@@ -134,7 +134,7 @@ async fn too_large_a_body_is_413_as_json() {
 async fn overload_is_429_and_says_when_to_come_back() {
     let gate = Arc::new(Gate::default());
     let mut setup = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
-    setup.engine.max_concurrent_requests = 1;
+    setup.limits.max_concurrent_requests = 1;
     let app = setup.build();
     let first = tokio::spawn({
         let app = app.clone();
@@ -153,7 +153,7 @@ async fn overload_is_429_and_says_when_to_come_back() {
 #[tokio::test]
 async fn a_stopped_engine_is_503() {
     let app = Setup::new(embedding()).build();
-    app.engine.shutdown().await;
+    app.models.shutdown().await;
     check_error(&post(&app, "/embed", json!({ "inputs": "a" })).await, 503, "Unhealthy", "shutting down");
     check_error(&get(&app, "/health").await, 503, "Unhealthy", "shutting down");
 }
@@ -189,7 +189,7 @@ async fn the_key_guards_all_but_what_monitors_ask() {
 async fn a_key_that_holds_all_leaves_room_for_others() {
     let mut setup = Setup::new(embedding());
     setup.http.api_keys = Keys::new(vec!["greedy".parse().unwrap(), "other".parse().unwrap()], None).unwrap();
-    setup.engine.max_buffered_bytes = 200_000;
+    setup.limits.max_buffered_bytes = 200_000;
     let app = setup.build();
     let greedy = Account(app.http.api_keys.owner_of(b"greedy").unwrap().number);
     let ask = |key: &'static str| {
@@ -198,13 +198,13 @@ async fn a_key_that_holds_all_leaves_room_for_others() {
         let app = &app;
         async move { send(app, request).await }
     };
-    let all = app.engine.buffered().share_of(greedy);
+    let all = app.quotas.buffered().share_of(greedy);
     all.force(1_000_000);
     check_error(&ask("Bearer greedy").await, 429, "Overloaded", "--max-buffered-bytes");
     assert_eq!(ask("Bearer other").await.status, 200);
     drop(all);
     assert_eq!(ask("Bearer greedy").await.status, 200);
-    assert_eq!(app.engine.buffered().held(), 0);
+    assert_eq!(app.quotas.buffered().held(), 0);
 }
 
 #[tokio::test]
@@ -222,7 +222,8 @@ async fn every_refusal_counts_once_by_its_quota_wherever_it_happens() {
         ("tokenization_bytes", "/decode", &ids),
     ] {
         let counted = |name: &str| counter(&recorder.handle().render(), &format!("{name}{{quota=\"{label}\"}}"));
-        let quota = app.engine.quotas().into_iter().find(|quota| quota.resource().label() == label).unwrap();
+        let quota =
+            app.models.default().engine.quotas().into_iter().find(|quota| quota.resource().label() == label).unwrap();
         let others = quota.share();
         others.force(quota.limit());
         let before = counted("prefold_refused_requests_total");
@@ -238,8 +239,8 @@ async fn every_refusal_counts_once_by_its_quota_wherever_it_happens() {
     let refusals = text.lines().filter(|line| line.starts_with("prefold_refused_requests_total{"));
     assert_eq!(refusals.filter(|line| line.ends_with(" 1")).count(), Resource::ALL.len(), "{text}");
     assert_eq!(counter(&text, "prefold_http_requests_total{route=\"/embed\",status=\"429\"}"), 4.0);
-    assert_eq!(app.engine.quotas().map(|quota| quota.resource()), Resource::ALL);
-    assert_eq!(app.engine.quotas().map(|quota| quota.held()), [0; 5]);
+    assert_eq!(app.models.default().engine.quotas().map(|quota| quota.resource()), Resource::ALL);
+    assert_eq!(app.models.default().engine.quotas().map(|quota| quota.held()), [0; 5]);
 }
 
 /// Value of a series in the text of `/metrics`, 0 if it is absent.
@@ -252,10 +253,10 @@ fn counter(text: &str, series: &str) -> f64 {
 async fn a_key_is_told_its_fair_part() {
     let mut setup = Setup::new(embedding());
     setup.http.api_keys = Keys::new(vec!["one".parse().unwrap(), "two".parse().unwrap()], None).unwrap();
-    setup.engine.max_buffered_bytes = 200_000;
+    setup.limits.max_buffered_bytes = 200_000;
     let app = setup.build();
     let share_of =
-        |key: &str| app.engine.buffered().share_of(Account(app.http.api_keys.owner_of(key.as_bytes()).unwrap().number));
+        |key: &str| app.quotas.buffered().share_of(Account(app.http.api_keys.owner_of(key.as_bytes()).unwrap().number));
     let ask = || {
         let request = Request::post("/embed").header(header::AUTHORIZATION, "Bearer one");
         send(&app, request.body(Body::from(r#"{"inputs":"a"}"#)).unwrap())
@@ -327,17 +328,17 @@ async fn a_handlers_panic_is_500_as_json() {
 async fn a_client_that_leaves_frees_its_place() {
     let gate = Arc::new(Gate::default());
     let mut setup = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
-    setup.engine.max_concurrent_requests = 1;
+    setup.limits.max_concurrent_requests = 1;
     let app = setup.build();
     let leaving = tokio::spawn({
         let app = app.clone();
         async move { post(&app, "/embed", json!({ "inputs": "a" })).await }
     });
     gate.reached().await;
-    assert_eq!(app.engine.quotas()[0].held(), 1);
+    assert_eq!(app.models.default().engine.quotas()[0].held(), 1);
     leaving.abort();
     assert!(leaving.await.unwrap_err().is_cancelled());
-    assert_eq!(app.engine.quotas()[0].held(), 0);
+    assert_eq!(app.models.default().engine.quotas()[0].held(), 0);
     // Sent before the gate opens: if the only slot were still taken, the status would be 429.
     let (next, ()) = tokio::join!(post(&app, "/embed", json!({ "inputs": "b" })), async { gate.open() });
     assert_eq!(next.status, 200);

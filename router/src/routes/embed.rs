@@ -1,7 +1,7 @@
 //! TEI's embedding routes: `/embed`, `/embed_all`, `/similarity`.
 
 use super::Result;
-use crate::state::call::Call;
+use crate::state::call::Head;
 use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::{Json, RawBody};
@@ -40,11 +40,12 @@ request_body! {
         (Vec<Vec<f32>> = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn embed(app: Call, accept: Accept, Json(mut body): Json<EmbedBody>) -> Result {
-    let encode = body.encode_fields().for_field("inputs", &app)?;
+pub(crate) async fn embed(head: Head, accept: Accept, Json(mut body): Json<EmbedBody>) -> Result {
+    let call = head.for_default();
+    let encode = body.encode_fields().for_field("inputs", &call)?;
     let EmbedBody { inputs, normalize, dimensions, .. } = body;
     let options = EmbedOptions { encode, normalize: Some(normalize.unwrap_or(true)), dimensions };
-    let answered = app.engine.embed(inputs.0.into_vec(), options).await?;
+    let answered = call.engine.embed(inputs.0.into_vec(), options).await?;
     match accept {
         Accept::Json => Ok(Answer::json(answered, |vectors| JsonText::default().list_of(vectors, float_steps))),
         Accept::Binary(element) => Answer::binary(answered, element.unwrap_or_default()).await,
@@ -66,9 +67,10 @@ request_body! {
     post, path = "/embed_all", tag = "text-embeddings-inference", request_body = EmbedAllBody,
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
-pub(crate) async fn embed_all(app: Call, Json(mut body): Json<EmbedAllBody>) -> Result {
-    let encode = body.encode_fields().for_field("inputs", &app)?;
-    let answered = app.engine.embed_tokens(body.inputs.0.into_vec(), encode).await?;
+pub(crate) async fn embed_all(head: Head, Json(mut body): Json<EmbedAllBody>) -> Result {
+    let call = head.for_default();
+    let encode = body.encode_fields().for_field("inputs", &call)?;
+    let answered = call.engine.embed_tokens(body.inputs.0.into_vec(), encode).await?;
     Ok(Answer::json(answered, |inputs| {
         let inputs = inputs.into_iter().map(TokenVectors::into_rows);
         JsonText::default().list_of(inputs, |rows| steps_of_list(rows, float_steps))
@@ -101,9 +103,10 @@ request_body! {
     post, path = "/similarity", tag = "text-embeddings-inference", request_body = SimilarityBody,
     responses((status = 200, description = "The cosine similarity of the source sentence with each other sentence", body = Vec<f32>))
 )]
-pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> Result {
+pub(crate) async fn similarity(head: Head, Json(body): Json<SimilarityBody>) -> Result {
+    let call = head.for_default();
     let SimilarityInputs { source_sentence, sentences } = body.inputs;
-    let (field, got, limit) = ("sentences", sentences.len(), app.engine.config().max_request_inputs());
+    let (field, got, limit) = ("sentences", sentences.len(), call.engine.config().max_request_inputs());
     if got == 0 {
         let problem = "is empty, at least one sentence is needed".to_owned();
         return Err(prefold_core::Error::Empty { field, problem }.into());
@@ -111,10 +114,10 @@ pub(crate) async fn similarity(app: Call, Json(body): Json<SimilarityBody>) -> R
     if got > limit {
         return Err(prefold_core::Error::BatchTooLarge { field, got, limit }.into());
     }
-    let encode = body.parameters.unwrap_or_default().encode_fields().for_field("sentences", &app)?;
+    let encode = body.parameters.unwrap_or_default().encode_fields().for_field("sentences", &call)?;
     let options = EmbedOptions { encode, normalize: Some(true), dimensions: None };
     let inputs = std::iter::once(source_sentence).chain(sentences.into_vec()).map(Input::Text).collect();
-    let answered = app.engine.embed(inputs, options).await?;
+    let answered = call.engine.embed(inputs, options).await?;
     Ok(Answer::json(answered, |vectors| {
         let mut others = vectors.into_iter();
         let source = others.next().unwrap_or_default();
@@ -129,10 +132,10 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// `POST /` of an embedding model: `/similarity` if `inputs` is an object, else `/embed`. Hosted inference endpoints
 /// answer both at one URL.
-pub(crate) async fn embed_or_compare(app: Call, accept: Accept, body: RawBody) -> Result {
+pub(crate) async fn embed_or_compare(head: Head, accept: Accept, body: RawBody) -> Result {
     match body.probe::<Probe>().await {
-        Ok(Probe { inputs: Some(AnyObject) }) => similarity(app, Json(body.parse().await?)).await,
-        Ok(Probe { inputs: None }) | Err(_) => embed(app, accept, Json(body.parse().await?)).await,
+        Ok(Probe { inputs: Some(AnyObject) }) => similarity(head, Json(body.parse().await?)).await,
+        Ok(Probe { inputs: None }) | Err(_) => embed(head, accept, Json(body.parse().await?)).await,
     }
 }
 

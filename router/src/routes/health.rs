@@ -64,7 +64,9 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Answer, ApiError> {
     }
     stalled(&app, app.http.stall_timeout)?;
     match probe(&app).await {
-        Probe::Answered => Ok(Answer::free(&Ready { status: "ready", model: app.names.served.clone() })),
+        Probe::Answered => {
+            Ok(Answer::free(&Ready { status: "ready", model: app.models.default().names.served.clone() }))
+        }
         Probe::Failed(error) => Err(error),
         Probe::TimedOut => {
             let limit = PROBE_TIMEOUT.as_secs();
@@ -82,7 +84,7 @@ pub(crate) fn stuck(app: &App) -> Result<(), ApiError> {
 }
 
 fn stalled(app: &App, limit: Duration) -> Result<(), ApiError> {
-    match app.engine.silent_for() {
+    match app.models.silent_for() {
         Some(silent) if silent > limit => Err(ApiError::Unhealthy(format!(
             "a forward pass has not advanced for {} s, longer than {} s",
             silent.as_secs(),
@@ -98,9 +100,9 @@ enum Probe {
     TimedOut,
 }
 
-/// Asks the engine, which runs one token through the model if the last batch failed.
+/// Asks the engines, each of which runs one token through its model if its last batch failed.
 async fn probe(app: &App) -> Probe {
-    match tokio::time::timeout(PROBE_TIMEOUT, app.engine.health()).await {
+    match tokio::time::timeout(PROBE_TIMEOUT, app.models.health()).await {
         Ok(Ok(())) => Probe::Answered,
         Ok(Err(error)) => Probe::Failed(ApiError::Unhealthy(error.to_string())),
         Err(_) => Probe::TimedOut,

@@ -1,7 +1,8 @@
 //! `/info` and `/metrics`.
 
 use crate::error::ApiError;
-use crate::state::{App, ModelNames};
+use crate::state::App;
+use crate::state::model_names::ModelNames;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
@@ -9,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use prefold_core::{Capabilities, Embed, Engine, Int8Report, LogitActivation, ModelInfo, Rerank, Task, TaskProfile};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// TEI's fields, followed by ours.
@@ -103,13 +105,14 @@ impl<'a> Info<'a> {
     /// Model and limits of an engine whose model has these names.
     pub(crate) fn new(served: &'a Engine, names: &'a ModelNames) -> Self {
         let (model, engine) = (served.info(), served.config());
+        let max_concurrent_requests = served.process_quotas().requests().limit();
         let Capabilities { embed, rerank, classify, max_input_length, .. } = &*model.capabilities;
         Self {
             model_id: &names.id,
             model_sha: None,
             model_dtype: model.dtype,
             served_model_name: &names.served,
-            max_concurrent_requests: Some(engine.max_concurrent_requests).filter(|&limit| limit < usize::MAX),
+            max_concurrent_requests: Some(max_concurrent_requests).filter(|&limit| limit < usize::MAX),
             max_input_length: *max_input_length,
             max_batch_tokens: engine.max_batch_tokens,
             max_batch_requests: engine.max_batch_requests,
@@ -212,11 +215,12 @@ impl<'a> ModelType<'a> {
     responses((status = 200, description = "The model and the limits", body = Info))
 )]
 pub(crate) async fn info(State(app): State<App>) -> Response {
-    let text = match app.info.get() {
+    let model = Arc::clone(app.models.default());
+    let text = match model.info.get() {
         Some(text) => text.clone(),
         // May have tens of thousands of labels: written once, on a thread that serves no connections, and shared.
         None => {
-            let make = move || app.info.get_or_init(|| json(&Info::new(&app.engine, &app.names))).clone();
+            let make = move || model.info.get_or_init(|| json(&Info::new(&model.engine, &model.names))).clone();
             match tokio::task::spawn_blocking(make).await {
                 Ok(text) => text,
                 Err(_) => return ApiError::Panic.into_response(),

@@ -3,7 +3,8 @@
 use super::Result;
 use crate::error::ApiError;
 use crate::state::App;
-use crate::state::call::Call;
+use crate::state::call::Head;
+use crate::state::registry::ServedModel;
 use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
@@ -118,13 +119,14 @@ impl EmbeddingsResponse<'_> {
         (EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn embeddings(app: Call, accept: Accept, Json(mut body): Json<EmbeddingsBody>) -> Result {
+pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<EmbeddingsBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
     let encode = body.encode_fields();
     let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
     let dimensions = dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
-    let model = app.names.answered(model.as_deref())?;
-    let options = EmbedOptions { encode: encode.for_field("input", &app)?, normalize: Some(true), dimensions };
-    let answered = app.engine.embed(input.0.into_vec(), options).await?;
+    let model = call.model.names.answered(model.as_deref())?;
+    let options = EmbedOptions { encode: encode.for_field("input", &call)?, normalize: Some(true), dimensions };
+    let answered = call.engine.embed(input.0.into_vec(), options).await?;
     let element = embed_dtype.unwrap_or_default();
     if let Accept::Binary(asked) = accept {
         return Answer::binary(answered, asked.unwrap_or(element)).await;
@@ -168,7 +170,7 @@ pub(crate) struct ModelObject {
     get, path = "/v1/models", tag = "OpenAI", responses((status = 200, description = "The names", body = ModelList))
 )]
 pub(crate) async fn models(State(app): State<App>) -> Answer {
-    let data = app.names.all().map(|name| model_object(&app, name)).collect();
+    let data = named(&app).map(|(name, model)| model_object(&app, model, name)).collect();
     Answer::free(&ModelList { object: "list", data })
 }
 
@@ -183,22 +185,28 @@ pub(crate) async fn models(State(app): State<App>) -> Answer {
 pub(crate) async fn model(State(app): State<App>, name: std::result::Result<Path<String>, PathRejection>) -> Result {
     // No model has a name that is not UTF-8.
     let name = name.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(name)| name);
-    match app.names.all().find(|known| *known == name) {
-        Some(name) => Ok(Answer::free(&model_object(&app, name))),
+    match app.models.named(&name) {
+        Some(model) => Ok(Answer::free(&model_object(&app, model, &name))),
         None => {
-            Err(ApiError::UnknownModel { name: shown(&name), known: app.names.all().collect::<Vec<_>>().join(", ") })
+            let known: Vec<&str> = named(&app).map(|(name, _)| name).collect();
+            Err(ApiError::UnknownModel { name: shown(&name), known: known.join(", ") })
         }
     }
 }
 
-fn model_object(app: &App, name: &str) -> ModelObject {
+/// All names, each with its model.
+fn named(app: &App) -> impl Iterator<Item = (&str, &ServedModel)> {
+    app.models.iter().flat_map(|model| model.names.all().map(move |name| (name, &**model)))
+}
+
+fn model_object(app: &App, model: &ServedModel, name: &str) -> ModelObject {
     ModelObject {
         id: name.to_owned(),
         object: "model",
         created: app.started,
         owned_by: "prefold",
-        root: app.names.id.clone(),
-        max_model_len: app.engine.info().capabilities.max_input_length,
+        root: model.names.id.clone(),
+        max_model_len: model.engine.info().capabilities.max_input_length,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Result, response_id};
 use crate::error::ApiError;
-use crate::state::call::Call;
+use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
@@ -61,10 +61,11 @@ pub(crate) enum Predictions<'a> {
     post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
     responses((status = 200, description = "The labels with their scores", body = Predictions))
 )]
-pub(crate) async fn predict(app: Call, Json(mut body): Json<PredictBody>) -> Result {
+pub(crate) async fn predict(head: Head, Json(mut body): Json<PredictBody>) -> Result {
+    let call = head.for_default();
     let parameters = body.parameters.take();
     let is_batch = body.inputs.is_batch || parameters.is_some();
-    let (answered, labelled) = classify_all(&app, body, parameters.unwrap_or_default()).await?;
+    let (answered, labelled) = classify_all(&call, body, parameters.unwrap_or_default()).await?;
     Ok(Answer::json(answered, |all| {
         if is_batch {
             JsonText::default().list_of(all, labelled)
@@ -98,15 +99,15 @@ enum Function {
 /// The logits of the inputs, and a function from an input's logits to the writer of its best labels. It writes label by label: there may be
 /// tens of thousands.
 async fn classify_all(
-    app: &Call,
+    call: &Call,
     mut body: PredictBody,
     parameters: Parameters,
 ) -> std::result::Result<(Response<Vec<f32>>, impl Fn(Vec<f32>) -> ListSteps + Send + use<>), ApiError> {
     let prompt = PromptFields { prompt_name: body.prompt_name.take(), ..Default::default() };
-    let encode = EncodeFields { prompt, ..body.encode_fields() }.for_field("inputs", app)?;
-    let answered = app.engine.classify(body.inputs.inputs.into_vec(), encode).await?;
+    let encode = EncodeFields { prompt, ..body.encode_fields() }.for_field("inputs", call)?;
+    let answered = call.engine.classify(body.inputs.inputs.into_vec(), encode).await?;
     let top_k = parameters.top_k.unwrap_or(usize::MAX);
-    let capabilities = Arc::clone(&app.engine.info().capabilities);
+    let capabilities = Arc::clone(&call.engine.info().capabilities);
     let activation = match (body.raw_scores, parameters.function_to_apply) {
         (Some(true), _) | (None, Some(Function::None)) => LogitActivation::Identity,
         (_, Some(Function::Sigmoid)) => LogitActivation::Sigmoid,
@@ -165,11 +166,12 @@ struct Classified {
     post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
     responses((status = 200, description = "A class for each input", body = ClassifyResponse))
 )]
-pub(crate) async fn classify(app: Call, Json(mut body): Json<ClassifyBody>) -> Result {
-    let model = app.names.answered(body.model.as_deref())?.to_owned();
-    let encode = body.encode_fields().for_field("input", &app)?;
-    let answered = app.engine.classify(body.input.0.into_vec(), encode).await?;
-    let capabilities = Arc::clone(&app.engine.info().capabilities);
+pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
+    let model = call.model.names.answered(body.model.as_deref())?.to_owned();
+    let encode = body.encode_fields().for_field("input", &call)?;
+    let answered = call.engine.classify(body.input.0.into_vec(), encode).await?;
+    let capabilities = Arc::clone(&call.engine.info().capabilities);
     let activation = match body.use_activation {
         Some(false) => LogitActivation::Identity,
         _ => activation(&capabilities),

@@ -1,7 +1,7 @@
 //! Token classification in the format of Baseten's servers (BEI), which run a fork of text-embeddings-inference.
 
 use super::Result;
-use crate::state::call::Call;
+use crate::state::call::Head;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::inputs::TokenTexts;
@@ -95,12 +95,13 @@ pub(crate) enum TokenPredictions<'a> {
     post, path = "/predict_tokens", tag = "text-embeddings-inference", request_body = PredictTokensBody,
     responses((status = 200, description = "The tokens or entities of each text", body = TokenPredictions))
 )]
-pub(crate) async fn predict_tokens(app: Call, Json(mut body): Json<PredictTokensBody>) -> Result {
-    let encode = body.encode_fields().for_field("inputs", &app)?;
-    let answered = app.engine.classify_tokens(body.inputs.texts.into_vec(), encode).await?;
+pub(crate) async fn predict_tokens(head: Head, Json(mut body): Json<PredictTokensBody>) -> Result {
+    let call = head.for_default();
+    let encode = body.encode_fields().for_field("inputs", &call)?;
+    let answered = call.engine.classify_tokens(body.inputs.texts.into_vec(), encode).await?;
     let aggregation = body.aggregation_strategy.map_or(Aggregation::None, Aggregation::from);
     let ignored = body.ignore_labels.unwrap_or_else(|| NameList::from_iter(["O"]));
-    let writer = Writer::new(&app.engine.info().capabilities, aggregation, &ignored).await;
+    let writer = Writer::new(&call.engine.info().capabilities, aggregation, &ignored).await;
     let raw = body.raw_scores.unwrap_or(false);
     let predictions = move |text: TokenLogits| writer.clone().list(text.entities(aggregation, raw), raw);
     Ok(Answer::json(answered, |all| {

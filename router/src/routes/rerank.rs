@@ -3,7 +3,7 @@
 use super::ranked::{Ranked, rank, scores_of};
 use super::{Result, response_id};
 use crate::error::ApiError;
-use crate::state::call::Call;
+use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
@@ -171,10 +171,11 @@ struct BilledUnits {
         (RerankAnswer = "application/json")
     )))
 )]
-pub(crate) async fn rerank(app: Call, Json(mut body): Json<RerankBody>) -> Result {
+pub(crate) async fn rerank(head: Head, Json(mut body): Json<RerankBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
     match (body.texts.take(), body.documents.take()) {
-        (Some(texts), None) => rerank_texts(&app, body, texts).await,
-        (None, Some(documents)) => rerank_documents(&app, body, documents, UNVERSIONED).await,
+        (Some(texts), None) => rerank_texts(&call, body, texts).await,
+        (None, Some(documents)) => rerank_documents(&call, body, documents, UNVERSIONED).await,
         (Some(_), Some(_)) => {
             Err(invalid("documents", "cannot be combined with `texts`: send either `texts` or `documents`"))
         }
@@ -198,8 +199,9 @@ pub(crate) enum RerankAnswer {
     post, path = "/v1/rerank", tag = "Rerank", request_body = RerankBody,
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
-pub(crate) async fn rerank_v1(app: Call, Json(body): Json<RerankBody>) -> Result {
-    rerank_versioned(&app, body, Form { version: "1", object: "list" }).await
+pub(crate) async fn rerank_v1(head: Head, Json(body): Json<RerankBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
+    rerank_versioned(&call, body, Form { version: "1", object: "list" }).await
 }
 
 /// Documents in order of relevance
@@ -209,8 +211,9 @@ pub(crate) async fn rerank_v1(app: Call, Json(body): Json<RerankBody>) -> Result
     post, path = "/v2/rerank", tag = "Rerank", request_body = RerankBody,
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
-pub(crate) async fn rerank_v2(app: Call, Json(body): Json<RerankBody>) -> Result {
-    rerank_versioned(&app, body, Form { version: "2", object: "list" }).await
+pub(crate) async fn rerank_v2(head: Head, Json(body): Json<RerankBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
+    rerank_versioned(&call, body, Form { version: "2", object: "list" }).await
 }
 
 /// Differences between the responses of the routes.
@@ -224,28 +227,28 @@ struct Form {
 /// Infinity's client accepts no other object.
 const UNVERSIONED: Form = Form { version: "1", object: "rerank" };
 
-async fn rerank_versioned(app: &Call, mut body: RerankBody, form: Form) -> Result {
+async fn rerank_versioned(call: &Call, mut body: RerankBody, form: Form) -> Result {
     match body.documents.take() {
-        Some(documents) => rerank_documents(app, body, documents, form).await,
+        Some(documents) => rerank_documents(call, body, documents, form).await,
         None => Err(invalid("documents", "is missing")),
     }
 }
 
-async fn rerank_texts(app: &Call, body: RerankBody, texts: Many<String>) -> Result {
-    let (texts, kept) = keep(app, texts, body.return_text).await?;
-    let (answered, order) = score(app, body, texts, "texts").await?;
+async fn rerank_texts(call: &Call, body: RerankBody, texts: Many<String>) -> Result {
+    let (texts, kept) = keep(call, texts, body.return_text).await?;
+    let (answered, order) = score(call, body, texts, "texts").await?;
     Ok(Answer::json(answered, |_| {
         scores_of(&order.into(), kept, |&Ranked { index, score }, text| TextScore { index, text, score })
     }))
 }
 
-async fn rerank_documents(app: &Call, body: RerankBody, documents: Many<Document>, form: Form) -> Result {
+async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Document>, form: Form) -> Result {
     let texts: Vec<String> = documents.into_vec().into_iter().map(|document| document.0).collect();
     let texts = Many::from(texts);
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
-    let model = app.names.answered(body.model.as_deref())?.to_owned();
-    let (texts, kept) = keep(app, texts, body.return_documents).await?;
-    let (answered, order) = score(app, body, texts, "documents").await?;
+    let model = call.model.names.answered(body.model.as_deref())?.to_owned();
+    let (texts, kept) = keep(call, texts, body.return_documents).await?;
+    let (answered, order) = score(call, body, texts, "documents").await?;
     let response = RerankResponse {
         id: response_id("rerank"),
         object: form.object,
@@ -266,16 +269,16 @@ async fn rerank_documents(app: &Call, body: RerankBody, documents: Many<Document
 
 /// The texts, and a copy for the answer if requested. The copy is counted, and made on a thread that serves no connections.
 async fn keep(
-    app: &Call,
+    call: &Call,
     texts: Many<String>,
     asked: Option<bool>,
 ) -> std::result::Result<(Many<String>, Option<Arc<[String]>>), ApiError> {
     // More texts than a request may have are refused later.
-    if asked != Some(true) || texts.len() > app.engine.config().max_request_inputs() {
+    if asked != Some(true) || texts.len() > call.engine.config().max_request_inputs() {
         return Ok((texts, None));
     }
     let texts = texts.into_vec();
-    app.share.grow(texts.iter().map(|text| TEXT_BYTES + text.len()).sum())?;
+    call.share.grow(texts.iter().map(|text| TEXT_BYTES + text.len()).sum())?;
     let copy = move || {
         let kept: Arc<[String]> = texts.as_slice().into();
         (texts.into(), Some(kept))
@@ -289,7 +292,7 @@ fn scored<T>(ranked: &Ranked, document: Option<T>) -> DocumentScore<T> {
 
 /// Scores the texts and ranks the best `top_n`.
 async fn score(
-    app: &Call,
+    call: &Call,
     mut body: RerankBody,
     documents: Many<String>,
     field: &'static str,
@@ -297,10 +300,10 @@ async fn score(
     let shared = body.encode_fields();
     let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
     check_top_n(top_n)?;
-    heed_instruction(instruction.as_ref(), app)?;
+    heed_instruction(instruction.as_ref(), call)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
     let encode = EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, ..shared };
-    let encode = encode.for_field(field, app)?;
+    let encode = encode.for_field(field, call)?;
     let request = ScoreRequest {
         queries: vec![query],
         query_field: "query",
@@ -308,7 +311,7 @@ async fn score(
         instruction,
         encode,
     };
-    let answered = app.engine.score(request).await?;
+    let answered = call.engine.score(request).await?;
     let order = rank(&answered.results, raw, top_n).await;
     Ok((answered, order))
 }

@@ -2,7 +2,7 @@
 
 use super::rerank::heed_instruction;
 use super::{Result, response_id};
-use crate::state::call::Call;
+use crate::state::call::Head;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
@@ -69,11 +69,12 @@ struct PairScore {
     post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
-pub(crate) async fn score(app: Call, Json(mut body): Json<ScoreBody>) -> Result {
-    heed_instruction(body.instruction.as_ref(), &app)?;
-    let model = app.names.answered(body.model.as_deref())?.to_owned();
+pub(crate) async fn score(head: Head, Json(mut body): Json<ScoreBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
+    heed_instruction(body.instruction.as_ref(), &call)?;
+    let model = call.model.names.answered(body.model.as_deref())?.to_owned();
     let encode = EncodeFields { truncate_prompt_tokens: body.truncate_prompt_tokens, ..body.encode_fields() };
-    let encode = encode.for_field("documents", &app)?;
+    let encode = encode.for_field("documents", &call)?;
     let request = ScoreRequest {
         queries: body.queries.0.into_vec(),
         query_field: "queries",
@@ -81,8 +82,8 @@ pub(crate) async fn score(app: Call, Json(mut body): Json<ScoreBody>) -> Result 
         instruction: body.instruction,
         encode,
     };
-    let answered = app.engine.score(request).await?;
-    let own = app.engine.info().capabilities.classify.as_ref().map(|classify| classify.pair_activation);
+    let answered = call.engine.score(request).await?;
+    let own = call.engine.info().capabilities.classify.as_ref().map(|classify| classify.pair_activation);
     let raw = body.use_activation == Some(false) || own == Some(LogitActivation::Identity);
     let response = ScoreResponse {
         id: response_id("score"),

@@ -47,7 +47,7 @@ enum TaskAnswer<'a> {
     )))
 )]
 pub(crate) fn task(State(app): State<App>, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send>> {
-    let own = app.engine.info().capabilities.tasks().next();
+    let own = app.models.default().engine.info().capabilities.tasks().next();
     match own {
         Some(Task::Embed) | None => embed_or_compare.call(request, app),
         Some(Task::Rerank) => rerank.call(request, app),

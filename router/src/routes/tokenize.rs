@@ -1,7 +1,7 @@
 //! TEI's tokenizer routes: `/tokenize`, `/decode`.
 
 use super::Result;
-use crate::state::call::Call;
+use crate::state::call::Head;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::EncodeFields;
@@ -46,16 +46,17 @@ impl From<TokenInfo> for Token {
     post, path = "/tokenize", tag = "text-embeddings-inference", request_body = TokenizeBody,
     responses((status = 200, description = "A list of tokens for each text", body = Vec<Vec<Token>>))
 )]
-pub(crate) async fn tokenize(app: Call, Json(body): Json<TokenizeBody>) -> Result {
+pub(crate) async fn tokenize(head: Head, Json(body): Json<TokenizeBody>) -> Result {
+    let call = head.for_default();
     let TokenizeBody { inputs, add_special_tokens, prompt_name } = body;
     let prompt = PromptFields { prompt_name, ..Default::default() };
     let encode = EncodeFields { prompt, add_special_tokens, ..Default::default() };
-    let encode = encode.for_field("inputs", &app)?;
-    let tokens = app.engine.tokenize(inputs.0.into_vec(), encode).await?;
+    let encode = encode.for_field("inputs", &call)?;
+    let tokens = call.engine.tokenize(inputs.0.into_vec(), encode).await?;
     let tokens = tokens.into_iter().map(Vec::into_iter);
     let text = JsonText::default()
         .list_of(tokens, |tokens| list_steps(tokens, |out, token| write_value(out, &Token::from(token))));
-    Ok(Answer::free_text(text, app.share))
+    Ok(Answer::free_text(text, call.share))
 }
 
 /// Token ids to decode.
@@ -72,7 +73,8 @@ pub(crate) struct DecodeBody {
     post, path = "/decode", tag = "text-embeddings-inference", request_body = DecodeBody,
     responses((status = 200, description = "A text for each list of ids", body = Vec<String>))
 )]
-pub(crate) async fn decode(app: Call, Json(body): Json<DecodeBody>) -> Result {
-    let texts = app.engine.decode(body.ids.0.into_vec(), body.skip_special_tokens.unwrap_or(true)).await?;
-    Ok(Answer::free_text(JsonText::default().list_of(texts, text_steps), app.share))
+pub(crate) async fn decode(head: Head, Json(body): Json<DecodeBody>) -> Result {
+    let call = head.for_default();
+    let texts = call.engine.decode(body.ids.0.into_vec(), body.skip_special_tokens.unwrap_or(true)).await?;
+    Ok(Answer::free_text(JsonText::default().list_of(texts, text_steps), call.share))
 }

@@ -139,7 +139,7 @@ pub(crate) async fn serve(
     opener.send_replace(Some(routing::router(app.clone())));
     let (reason, delay, end) = tokio::select! {
         name = signals.next() => (name, config.shutdown_delay, Stopped::Drained),
-        _ = app.engine.until_device_lost() => ("the device has failed", Duration::ZERO, Stopped::DeviceLost),
+        () = app.models.until_device_lost() => ("the device has failed", Duration::ZERO, Stopped::DeviceLost),
         ended = &mut serving => return Ok(ended.map(|()| Stopped::Drained)?),
         stuck = stuck(&app), if config.exit_on_stuck => return Ok(stuck),
     };
@@ -149,7 +149,7 @@ pub(crate) async fn serve(
         tokio::time::sleep(delay.max(BACKLOG_GRACE)).await;
         drop(stop);
         serving.await?;
-        app.engine.shutdown().await;
+        app.models.shutdown().await;
         Ok(end)
     };
     tokio::select! {
@@ -171,7 +171,7 @@ pub(crate) async fn serve(
 /// the number of unfinished requests.
 async fn cut_off(app: &App, unfinished: &AtomicUsize) -> usize {
     let requests = unfinished.load(Ordering::Relaxed);
-    app.engine.stop();
+    app.models.stop();
     let answered = async {
         while unfinished.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(LAST_ANSWERS / 100).await;

@@ -1,5 +1,6 @@
-//! State of one request: the app, with an engine that counts what the request holds.
+//! State of one request: the app, what the head says, and once the body is read, the model.
 
+use super::registry::ServedModel;
 use super::{App, State};
 use crate::error::ApiError;
 use crate::state::ignored::IgnoredFields;
@@ -8,21 +9,60 @@ use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use prefold_core::{Account, Engine, Error, Priority, Scope, Share, shown};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Header with a request's priority, by vLLM's name; proxies set it, so it comes before the field.
 const PRIORITY: &str = "x-vllm-priority";
 
+/// What a request's head says. The model is in the body, which the extractors read later.
+pub(crate) struct Head {
+    app: App,
+    account: Account,
+    scope: Scope,
+    priority: Option<Priority>,
+    share: Arc<Share>,
+    ignored: IgnoredFields,
+    chosen: ChosenModel,
+}
+
 /// The app as the handler of a request sees it.
 pub(crate) struct Call {
     app: App,
-    /// The engine, which counts responses in the request's share, folds its inputs in its key's scope and schedules it
+    pub(crate) model: Arc<ServedModel>,
+    /// The model's engine, which counts responses in the request's share, folds its inputs in its key's scope and schedules it
     /// on its key's account.
     pub(crate) engine: Engine,
     /// Bytes that the request holds: its body, then its response until the last byte is written.
     pub(crate) share: Arc<Share>,
     /// Fields of the body that are ignored.
     pub(crate) ignored: IgnoredFields,
+}
+
+/// Model of one request as soon as its body is read, for the layers around the handler. Clones are handles to the same place.
+#[derive(Clone, Default)]
+pub(crate) struct ChosenModel(Arc<OnceLock<Arc<ServedModel>>>);
+
+impl ChosenModel {
+    pub(crate) fn get(&self) -> Option<&ServedModel> {
+        self.0.get().map(|model| &**model)
+    }
+}
+
+impl Head {
+    /// The call of the model that the body names.
+    pub(crate) fn for_model(self, name: Option<&str>) -> Call {
+        let Self { app, account, scope, priority, share, ignored, chosen } = self;
+        let model = Arc::clone(app.models.asked(name));
+        // Nothing else sets it.
+        let _ = chosen.0.set(Arc::clone(&model));
+        let engine = model.engine.clone().counting_in(Arc::clone(&share)).in_scope(scope).on_account(account, priority);
+        Call { app, model, engine, share, ignored }
+    }
+
+    /// The call of the default model, for bodies without a field for its name.
+    pub(crate) fn for_default(self) -> Call {
+        self.for_model(None)
+    }
 }
 
 impl Deref for Call {
@@ -33,18 +73,22 @@ impl Deref for Call {
     }
 }
 
-impl FromRequestParts<App> for Call {
+impl FromRequestParts<App> for Head {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let account = parts.extensions.get::<Account>().copied().unwrap_or_default();
-        let share = parts.extensions.get::<Arc<Share>>().cloned();
-        let share = share.unwrap_or_else(|| Arc::new(app.engine.buffered().share_of(account)));
-        let scope = parts.extensions.get::<Scope>().copied().unwrap_or_default();
-        let priority = parts.headers.get(PRIORITY).map(parse_priority).transpose()?;
-        let engine = app.engine.clone().counting_in(Arc::clone(&share)).in_scope(scope).on_account(account, priority);
-        let ignored = parts.extensions.get::<IgnoredFields>().cloned().unwrap_or_default();
-        Ok(Self { app: app.clone(), engine, share, ignored })
+        let Parts { extensions, headers, .. } = parts;
+        let account = extensions.get::<Account>().copied().unwrap_or_default();
+        let share = extensions.get::<Arc<Share>>().cloned();
+        Ok(Self {
+            app: app.clone(),
+            account,
+            scope: extensions.get::<Scope>().copied().unwrap_or_default(),
+            priority: headers.get(PRIORITY).map(parse_priority).transpose()?,
+            share: share.unwrap_or_else(|| Arc::new(app.quotas.buffered().share_of(account))),
+            ignored: extensions.get::<IgnoredFields>().cloned().unwrap_or_default(),
+            chosen: extensions.get::<ChosenModel>().cloned().unwrap_or_default(),
+        })
     }
 }
 

@@ -4,21 +4,23 @@ pub(crate) mod api_keys;
 pub(crate) mod call;
 pub(crate) mod holding;
 pub(crate) mod ignored;
+pub(crate) mod model_names;
+pub(crate) mod registry;
 pub(crate) mod secret;
 
 use self::api_keys::Keys;
+use self::registry::{Registry, ServedModel};
 use crate::telemetry::metrics::IN_FLIGHT;
 use crate::telemetry::metrics_text::MetricsText;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use metrics::gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
-use prefold_core::{Engine, Error, Task};
-use std::collections::HashSet;
+use prefold_core::{ProcessQuotas, Task};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Default of `--payload-limit`, in bytes.
@@ -28,21 +30,17 @@ pub(crate) const PAYLOAD_LIMIT: usize = 32_000_000;
 /// balancers close theirs, so that a balancer never sends a request into a connection that is being closed.
 pub(crate) const CLIENT_TIMEOUT: u64 = 75;
 
-/// Maximum bytes of a model's name in a request, which the response repeats: any path is shorter.
-const MAX_MODEL_NAME: usize = 4096;
-
 /// Handle to the shared state.
 #[derive(Clone)]
 pub(crate) struct App(Arc<State>);
 
-/// The engine, its names, and the settings and counters of HTTP.
+/// The models, what their requests share, and the settings and counters of HTTP.
 pub(crate) struct State {
-    pub(crate) engine: Engine,
-    pub(crate) names: ModelNames,
+    pub(crate) models: Registry,
+    /// Quotas of the process, which the engines of all models have.
+    pub(crate) quotas: ProcessQuotas,
     pub(crate) http: HttpConfig,
     pub(crate) metrics: MetricsText,
-    /// The text of `/info`, which never changes, once it was asked for.
-    pub(crate) info: OnceLock<Bytes>,
     /// Unix time in seconds.
     pub(crate) started: u64,
     /// Requests whose answers are not completely written.
@@ -60,17 +58,18 @@ impl Deref for App {
 }
 
 impl App {
-    /// Puts an engine behind HTTP. Connections count in `unfinished` the requests whose answers are not completely written.
+    /// Puts models behind HTTP. Their engines have these `quotas`. Connections count in `unfinished` the requests whose answers are not
+    /// completely written.
     pub(crate) fn new(
-        engine: Engine,
-        names: ModelNames,
+        models: Registry,
+        quotas: ProcessQuotas,
         http: HttpConfig,
         metrics: PrometheusHandle,
         unfinished: Arc<AtomicUsize>,
     ) -> Self {
         let (metrics, started) = (MetricsText::new(metrics), unix_time());
-        let (info, is_stopping) = (OnceLock::new(), AtomicBool::new(false));
-        Self(Arc::new(State { engine, names, http, metrics, info, started, unfinished, is_stopping }))
+        let is_stopping = AtomicBool::new(false);
+        Self(Arc::new(State { models, quotas, http, metrics, started, unfinished, is_stopping }))
     }
 }
 
@@ -78,14 +77,13 @@ impl State {
     /// The text of `/metrics`. Its gauges are set only here, so that requests do not pay for them.
     pub(crate) fn metrics_text(&self) -> Bytes {
         gauge!(IN_FLIGHT).set(self.unfinished.load(Ordering::Relaxed) as f64);
-        self.engine.record_quotas();
+        self.models.iter().for_each(|model| model.engine.record_quotas());
         self.metrics.text()
     }
 
-    /// Logs address, model and settings, and warnings about settings that may be unintended.
+    /// Logs address, models and settings, and warnings about settings that may be unintended.
     pub(crate) fn log_ready(&self, address: &str, public_port: Option<u16>) {
-        let model = self.engine.info();
-        for warning in &model.capabilities.warnings {
+        for warning in self.models.iter().flat_map(|model| &model.engine.info().capabilities.warnings) {
             tracing::warn!("{warning}");
         }
         if let Some(port) = public_port.filter(|_| !self.http.api_keys.are_required()) {
@@ -94,65 +92,28 @@ impl State {
                  (--api-key, --hostname 127.0.0.1)"
             );
         }
-        let tasks: Vec<&str> = model.capabilities.tasks().map(Task::as_str).collect();
-        tracing::info!(
-            address,
-            model = self.names.served,
-            tasks = tasks.join(", "),
-            dtype = model.dtype,
-            dtype_reason = model.dtype_reason,
-            device = model.device,
-            replicas = self.engine.replicas(),
-            kernels = model.kernels,
-            kernels_reason = model.kernels_reason,
-            attention = model.attention,
-            radix_mlp_threshold = decimal(self.engine.config().radix_mlp_threshold),
-            "ready"
-        );
+        self.models.iter().for_each(|model| log_model(model, address));
     }
 }
 
-/// Names of the served model.
-#[derive(Debug, Clone)]
-pub(crate) struct ModelNames {
-    /// The hub id, the path or the built-in model's name.
-    pub(crate) id: String,
-    /// The name in responses.
-    pub(crate) served: String,
-    /// Further names that requests may use.
-    pub(crate) aliases: Vec<String>,
-}
-
-impl ModelNames {
-    /// All names that requests may use, the served one first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.served).chain(&self.aliases).map(String::as_str)
-    }
-
-    /// The name in a response: the client's own, or the served one.
-    ///
-    /// # Errors
-    /// [`Error::Validation`] for a name that is too long to be repeated.
-    pub(crate) fn answered<'a>(&'a self, asked: Option<&'a str>) -> Result<&'a str, Error> {
-        match asked {
-            Some(name) if name.len() > MAX_MODEL_NAME => {
-                let problem =
-                    format!("has {} bytes, the limit is {MAX_MODEL_NAME}: the response repeats it", name.len());
-                Err(Error::invalid("model", problem))
-            }
-            asked => Ok(asked.unwrap_or(&self.served)),
-        }
-    }
-
-    /// The first given name is the served one, and the model's id becomes an alias; without names the id is served.
-    pub(crate) fn new(id: String, given: Vec<String>) -> Self {
-        let given = given.into_iter().filter(|name| !name.is_empty());
-        let mut names: Vec<String> = given.chain([id.clone()]).collect();
-        let mut seen = HashSet::new();
-        names.retain(|name| seen.insert(name.clone()));
-        let served = names.remove(0);
-        Self { id, served, aliases: names }
-    }
+fn log_model(model: &ServedModel, address: &str) {
+    let ServedModel { engine, names, .. } = model;
+    let model = engine.info();
+    let tasks: Vec<&str> = model.capabilities.tasks().map(Task::as_str).collect();
+    tracing::info!(
+        address,
+        model = names.served,
+        tasks = tasks.join(", "),
+        dtype = model.dtype,
+        dtype_reason = model.dtype_reason,
+        device = model.device,
+        replicas = engine.replicas(),
+        kernels = model.kernels,
+        kernels_reason = model.kernels_reason,
+        attention = model.attention,
+        radix_mlp_threshold = decimal(engine.config().radix_mlp_threshold),
+        "ready"
+    );
 }
 
 /// Requests whose inputs may be folded with each other.

@@ -1,7 +1,9 @@
 //! Engine with a fake backend that returns made-up values.
 
 use prefold_core::testing::{self, FakeBackend};
-use prefold_core::{Capabilities, Engine, EngineConfig, ModelInfo, NonEmpty, TokenLimits};
+use prefold_core::{
+    Capabilities, Engine, EngineConfig, ModelInfo, NonEmpty, ProcessLimits, ProcessQuotas, TokenLimits,
+};
 
 /// Width of the vectors.
 pub(crate) const DIM: usize = 8;
@@ -12,14 +14,11 @@ pub(crate) fn engine(capabilities: Capabilities) -> Engine {
     let limits = TokenLimits { vocab_size: 1024, token_types: 0, max_input_length };
     let info = ModelInfo { sub_models: NonEmpty::one(limits), ..testing::info(capabilities, max_input_length) };
     let backend = FakeBackend::new(info).with_values(values);
-    let config = EngineConfig {
-        max_batch_tokens: 1024,
-        max_concurrent_requests: 8,
-        max_client_batch_size: 8,
-        tokenization_workers: 1,
-        ..testing::config()
-    };
-    Engine::new(testing::model(backend, testing::tokenizer("qwen3-tiny")), config)
+    let config =
+        EngineConfig { max_batch_tokens: 1024, max_client_batch_size: 8, tokenization_workers: 1, ..testing::config() };
+    let limits = ProcessLimits { max_concurrent_requests: 8, ..ProcessLimits::default() };
+    let quotas = ProcessQuotas::new(limits).expect("limits within their range");
+    Engine::new(testing::model(backend, testing::tokenizer("qwen3-tiny")), config, quotas)
         .expect("the configuration fits the model")
 }
 

@@ -26,7 +26,7 @@ fn bidirectional(radix_mlp_threshold: f32) -> (Engine, Ran) {
         replicas: Vec::new(),
         tokenizers: NonEmpty::one(tokenizer("qwen3-tiny")),
     };
-    (Engine::new(model, EngineConfig { radix_mlp_threshold, ..config() }).unwrap(), ran)
+    (Engine::new(model, EngineConfig { radix_mlp_threshold, ..config() }, quotas()).unwrap(), ran)
 }
 
 /// A common prefix, one that differs in the last token, one that is a prefix of another, and an equal one.

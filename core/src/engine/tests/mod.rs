@@ -3,18 +3,20 @@
 mod answers;
 mod folding;
 mod operation;
+mod shared_quotas;
 mod sub_models;
 mod warm_up;
 
 use super::*;
-use crate::error::BackendError;
+use crate::config::ProcessLimits;
+use crate::error::{BackendError, Resource};
 use crate::request::{EmbedOptions, EncodeOptions, Input, ScoreRequest};
-use crate::testing::support::{Control, FakeBackend, config, embedder, info, model, tokenizer};
+use crate::testing::support::{Control, FakeBackend, config, embedder, info, model, process_limits, quotas, tokenizer};
 
 const MODEL: &str = "qwen3-tiny";
 
 fn engine(capabilities: Capabilities, config: EngineConfig) -> Engine {
-    Engine::new(loaded(capabilities), config).unwrap()
+    Engine::new(loaded(capabilities), config, quotas()).unwrap()
 }
 
 fn loaded(capabilities: Capabilities) -> LoadedModel {
@@ -23,7 +25,12 @@ fn loaded(capabilities: Capabilities) -> LoadedModel {
 
 fn controlled(config: EngineConfig) -> (Engine, Control) {
     let (backend, control) = FakeBackend::controlled(info(embedder(), 500));
-    (Engine::new(model(backend, tokenizer(MODEL)), config).unwrap(), control)
+    (Engine::new(model(backend, tokenizer(MODEL)), config, quotas()).unwrap(), control)
+}
+
+/// An embedding model with quotas of its own.
+fn limited(limits: ProcessLimits) -> Engine {
+    Engine::new(loaded(embedder()), config(), ProcessQuotas::new(limits).unwrap()).unwrap()
 }
 
 fn encode(field: &'static str) -> EncodeOptions {

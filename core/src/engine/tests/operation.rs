@@ -11,7 +11,7 @@ use crate::testing::support::{DIM, Fate, fake_values, wait_until};
 #[tokio::test]
 async fn a_response_counts_until_it_is_dropped() {
     let engine = engine(embedder(), config());
-    let held = || engine.buffered().held() / (4 * DIM + 256);
+    let held = || engine.process_quotas().buffered().held() / (4 * DIM + 256);
     let tokens = engine.embed_tokens(vec![list(&[7, 8]), list(&[9])], encode("inputs")).await.unwrap();
     let pooled = engine.embed(vec![list(&[7, 8]), list(&[9])], raw()).await.unwrap();
     assert_eq!(held(), 3 + 2);
@@ -20,9 +20,9 @@ async fn a_response_counts_until_it_is_dropped() {
     drop(pooled);
     engine.embed(vec![list(&[9999])], raw()).await.unwrap_err();
     assert_eq!(held(), 0);
-    let share = Arc::new(engine.buffered().share());
+    let share = Arc::new(engine.process_quotas().buffered().share());
     let counted = engine.clone().counting_in(Arc::clone(&share)).embed(vec![list(&[9])], raw()).await.unwrap();
-    assert_eq!((held(), share.held()), (1, engine.buffered().held()), "in the share of its request");
+    assert_eq!((held(), share.held()), (1, engine.process_quotas().buffered().held()), "in the share of its request");
     drop((counted, share));
     assert_eq!(held(), 0);
 }
@@ -31,27 +31,27 @@ async fn a_response_counts_until_it_is_dropped() {
 async fn tokens_of_classified_texts_count_with_the_answer_and_let_others_tokenize() {
     let labels = (0..DIM).map(|label| format!("label {label}")).collect();
     let (backend, control) = FakeBackend::controlled(info(Capabilities::token_classifier(labels, 500), 500));
-    let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
-    let share = Arc::new(engine.buffered().share());
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config(), quotas()).unwrap();
+    let share = Arc::new(engine.process_quotas().buffered().share());
     let asking = tokio::spawn({
         let engine = engine.clone().counting_in(Arc::clone(&share));
         async move { engine.classify_tokens(vec!["some words ".repeat(30)], encode("inputs")).await }
     });
     control.started();
-    assert_eq!(engine.inner.tokenize_quota.quota().held(), 0, "while the pass runs");
+    assert_eq!(engine.process_quotas().tokenize().quota().held(), 0, "while the pass runs");
     control.release(Fate::Answer);
     let answer = asking.await.unwrap().unwrap();
     let logits = answer.usage.tokens * (4 * DIM + 256);
     assert!(share.held() >= logits + answer.usage.tokens * size_of::<TextToken>(), "{}", share.held());
     drop((answer, share));
-    assert_eq!(engine.buffered().held(), 0);
+    assert_eq!(engine.process_quotas().buffered().held(), 0);
 }
 
 #[tokio::test]
 async fn a_request_for_too_large_a_response_is_not_run() {
     let embed = embedder().embed.map(|embed| Embed { dim: 1 << 25, token_dim: 1 << 23, ..embed });
     let (backend, control) = FakeBackend::controlled(info(Capabilities { embed, ..embedder() }, 2));
-    let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config(), quotas()).unwrap();
     // A batch that reaches the backend after all is answered.
     (0..2).for_each(|_| control.release(Fate::Answer));
     let error = engine.embed(vec![list(&[1]); 3], raw()).await.unwrap_err().to_string();
@@ -114,12 +114,12 @@ async fn the_texts_of_a_large_request_are_not_all_encoded_before_the_first_are_c
 
 #[tokio::test]
 async fn tokens_that_are_shown_count_before_they_are_made() {
-    let engine = engine(embedder(), EngineConfig { max_buffered_bytes: 1000, ..config() });
-    let share = Arc::new(engine.buffered().share());
+    let engine = limited(ProcessLimits { max_buffered_bytes: 1000, ..process_limits() });
+    let share = Arc::new(engine.process_quotas().buffered().share());
     let counted = engine.clone().counting_in(Arc::clone(&share));
     let tokenize = || counted.tokenize(vec!["one two".to_owned()], encode("inputs"));
     let decode = || counted.decode(vec![ids_of("one two")], true);
-    let other = engine.buffered().share();
+    let other = engine.process_quotas().buffered().share();
     other.grow(1000).unwrap();
     for error in [tokenize().await.unwrap_err(), decode().await.unwrap_err()] {
         assert!(matches!(error, Error::Overloaded { resource: Resource::BufferedBytes, limit: 1000, .. }), "{error}");
@@ -136,17 +136,17 @@ async fn tokens_that_are_shown_count_before_they_are_made() {
 async fn classified_tokens_count_in_their_request_and_not_in_the_quota_of_tokenization() {
     let labels = (0..DIM).map(|label| label.to_string()).collect();
     let (backend, control) = FakeBackend::controlled(info(Capabilities::token_classifier(labels, 500), 500));
-    let engine = Engine::new(model(backend, tokenizer(MODEL)), config()).unwrap();
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config(), quotas()).unwrap();
     let running = tokio::spawn({
-        let engine = engine.clone().counting_in(Arc::new(engine.buffered().share()));
+        let engine = engine.clone().counting_in(Arc::new(engine.process_quotas().buffered().share()));
         async move { engine.classify_tokens(vec!["one two".to_owned()], encode("inputs")).await }
     });
     let tokens = tokio::task::block_in_place(|| control.started()).ragged.input_ids().len();
-    assert_eq!(engine.inner.tokenize_quota.quota().held(), 0);
-    assert!(engine.buffered().held() > tokens * (size_of::<crate::TextToken>() + 4 * DIM + 256));
+    assert_eq!(engine.process_quotas().tokenize().quota().held(), 0);
+    assert!(engine.process_quotas().buffered().held() > tokens * (size_of::<crate::TextToken>() + 4 * DIM + 256));
     control.release(Fate::Answer);
     drop(running.await.unwrap().unwrap());
-    assert_eq!(engine.buffered().held(), 0);
+    assert_eq!(engine.process_quotas().buffered().held(), 0);
 }
 
 #[tokio::test]
@@ -187,13 +187,12 @@ async fn inputs_never_exceed_a_batch() {
 #[tokio::test]
 async fn settings_out_of_range_are_named() {
     type Change = fn(&mut EngineConfig);
-    let bad: [(&str, Change); 13] = [
+    let bad: [(&str, Change); 12] = [
         ("max_batch_tokens", |config| config.max_batch_tokens = 0),
         ("max_batch_tokens", |config| config.max_batch_tokens = usize::MAX),
         ("max_batch_ragged_tokens", |config| config.max_batch_ragged_tokens = Some(config.max_batch_tokens - 1)),
         ("max_batch_ragged_tokens", |config| config.max_batch_ragged_tokens = Some(usize::MAX)),
         ("max_batch_requests", |config| config.max_batch_requests = Some(0)),
-        ("max_concurrent_requests", |config| config.max_concurrent_requests = 0),
         ("max_client_batch_size", |config| config.max_client_batch_size = 0),
         ("radix_mlp_pad", |config| config.radix_mlp_pad = 0),
         ("radix_mlp_pad", |config| config.radix_mlp_pad = 3),
@@ -205,19 +204,26 @@ async fn settings_out_of_range_are_named() {
     for (name, change) in bad {
         let mut config = config();
         change(&mut config);
-        match Engine::new(loaded(embedder()), config).err() {
+        match Engine::new(loaded(embedder()), config, quotas()).err() {
             Some(StartError::Setting(error)) => assert_eq!(error.setting, name),
             other => panic!("{name}: {other:?}"),
         }
     }
+    let limits_of =
+        |max_concurrent_requests, max_buffered_bytes| ProcessLimits { max_concurrent_requests, max_buffered_bytes };
+    for (name, limits) in [("max_concurrent_requests", limits_of(0, 1)), ("max_buffered_bytes", limits_of(1, 0))] {
+        assert_eq!(ProcessQuotas::new(limits).unwrap_err().setting, name);
+    }
     let contradiction = loaded(Capabilities { embed: None, ..embedder() });
-    let error = Engine::new(contradiction, config()).err();
+    let error = Engine::new(contradiction, config(), quotas()).err();
     assert!(matches!(error, Some(StartError::Other(Error::Validation { field: "model", .. }))), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_beyond_the_limit_are_refused_until_one_is_done() {
-    let (engine, control) = controlled(EngineConfig { max_concurrent_requests: 2, ..config() });
+    let (backend, control) = FakeBackend::controlled(info(embedder(), 500));
+    let quotas = ProcessQuotas::new(ProcessLimits { max_concurrent_requests: 2, ..process_limits() }).unwrap();
+    let engine = Engine::new(model(backend, tokenizer(MODEL)), config(), quotas).unwrap();
     let embed = |id: u32| {
         let engine = engine.clone();
         tokio::spawn(async move { engine.embed(vec![list(&[id])], raw()).await })
@@ -225,14 +231,14 @@ async fn requests_beyond_the_limit_are_refused_until_one_is_done() {
     let first = embed(1);
     control.started();
     let second = embed(2);
-    wait_until("both places are taken", || engine.inner.requests.held() == 2);
+    wait_until("both places are taken", || engine.process_quotas().requests().held() == 2);
     let error = engine.embed(vec![list(&[3])], raw()).await.unwrap_err();
     assert!(matches!(error, Error::Overloaded { resource: Resource::Requests, limit: 2, .. }), "{error}");
     assert!(matches!(engine.tokenize(vec!["x".to_owned()], encode("inputs")).await, Err(Error::Overloaded { .. })));
 
     // A client that leaves frees its place at once, not when its batch is done.
     second.abort();
-    wait_until("its place is free", || engine.inner.requests.held() == 1);
+    wait_until("its place is free", || engine.process_quotas().requests().held() == 1);
     let third = embed(3);
     control.release(Fate::Answer);
     assert_eq!(first.await.unwrap().unwrap().results, [fake_values(&[1], DIM)]);
@@ -285,14 +291,14 @@ async fn shutdown_finishes_what_was_accepted_and_then_refuses() {
         })
         .collect();
     control.started();
-    wait_until("all are accepted", || engine.inner.requests.held() == 5);
+    wait_until("all are accepted", || engine.process_quotas().requests().held() == 5);
     let shutdowns: Vec<_> = (0..2)
         .map(|_| {
             let engine = engine.clone();
             tokio::spawn(async move { engine.shutdown().await })
         })
         .collect();
-    wait_until("the engine has closed", || !engine.inner.accepting.load(Ordering::SeqCst));
+    wait_until("the engine has closed", || engine.inner.intake.is_closed());
     assert!(matches!(engine.embed(vec![list(&[9])], raw()).await, Err(Error::ShuttingDown)));
     assert!(!shutdowns[0].is_finished());
     drop(control);
@@ -359,13 +365,13 @@ async fn shutdown_waits_for_requests_that_are_still_being_encoded() {
 
 #[test]
 fn an_account_leaves_places_to_others() {
-    let engine = engine(embedder(), EngineConfig { max_concurrent_requests: 4, ..config() });
-    let of = |account| engine.clone().on_account(Account(account), None);
-    let _all: Vec<_> = (0..4).map(|_| of(1).admit().unwrap()).collect();
-    assert!(matches!(of(1).admit(), Err(Error::Overloaded { resource: Resource::Requests, limit: 4, .. })));
-    let others = [of(2).admit().unwrap(), of(2).admit().unwrap()];
-    assert!(of(2).admit().is_err(), "it has half of the places");
-    of(3).admit().unwrap();
+    let engine = limited(ProcessLimits { max_concurrent_requests: 4, ..process_limits() });
+    let [one, two, three] = [1, 2, 3].map(|account| engine.clone().on_account(Account(account), None));
+    let _all: Vec<_> = (0..4).map(|_| one.admit().unwrap()).collect();
+    assert!(matches!(one.admit(), Err(Error::Overloaded { resource: Resource::Requests, limit: 4, .. })));
+    let others = [two.admit().unwrap(), two.admit().unwrap()];
+    assert!(two.admit().is_err(), "it has half of the places");
+    three.admit().unwrap();
     drop(others);
 }
 
@@ -388,10 +394,10 @@ async fn quotas_tell_what_is_held() {
         drop(request.await.unwrap().unwrap());
     }
     wait_until("nothing is held", || held() == [0; 5]);
-    let EngineConfig { max_concurrent_requests, max_queued_inputs, max_queued_tokens, .. } = *engine.config();
-    let limits = engine.quotas().map(|quota| quota.limit());
-    assert_eq!(limits[..3], [max_concurrent_requests, max_queued_inputs, max_queued_tokens]);
-    assert_eq!(limits[3..], [engine.config().max_buffered_bytes, 1 << 22]);
+    let EngineConfig { max_queued_inputs, max_queued_tokens, .. } = *engine.config();
+    let ProcessLimits { max_concurrent_requests, max_buffered_bytes } = process_limits();
+    let expected = [max_concurrent_requests, max_queued_inputs, max_queued_tokens, max_buffered_bytes, 1 << 22];
+    assert_eq!(engine.quotas().map(|quota| quota.limit()), expected);
     assert_eq!(engine.quotas().map(|quota| quota.resource()), Resource::ALL);
 }
 

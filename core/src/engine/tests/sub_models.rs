@@ -26,7 +26,7 @@ fn with_task(task: Option<&str>) -> EncodeOptions {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_has_the_tokenizer_of_its_part() {
     let (model, control) = sub_models();
-    let engine = Engine::new(model, config()).unwrap();
+    let engine = Engine::new(model, config(), quotas()).unwrap();
     let text = "red fox";
     let of = |model: &str| tokenizer(model).encode(text, true).unwrap().get_ids().to_vec();
     for (task, expected) in [(None, of(MODEL)), (Some("document"), of(MODEL)), (Some("query"), of("llama-tiny"))] {
@@ -45,7 +45,7 @@ async fn a_task_has_the_tokenizer_of_its_part() {
 #[tokio::test]
 async fn a_task_has_the_limits_of_its_sub_model() {
     let (model, _control) = sub_models();
-    let engine = Engine::new(model, config()).unwrap();
+    let engine = Engine::new(model, config(), quotas()).unwrap();
     let refusal = async |input: Input, task: Option<&str>| {
         let options = EmbedOptions { encode: with_task(task), ..raw() };
         engine.embed(vec![input], options).await.unwrap_err().to_string()
@@ -67,12 +67,15 @@ async fn a_task_has_the_limits_of_its_sub_model() {
 
 #[test]
 fn limits_hold_for_all_parts_and_parts_need_tokenizers() {
-    let limited = |limit| Engine::new(sub_models().0, EngineConfig { max_input_length: Some(limit), ..config() });
+    let limited =
+        |limit| Engine::new(sub_models().0, EngineConfig { max_input_length: Some(limit), ..config() }, quotas());
     let lengths = |limit| {
         limited(limit).unwrap().info().sub_models.iter().map(|sub_model| sub_model.max_input_length).collect::<Vec<_>>()
     };
     assert_eq!((lengths(4), lengths(100)), (vec![4, 4], vec![100, 9]));
     assert!(limited(501).err().unwrap().to_string().contains("limit is 500 tokens"));
     let model = LoadedModel { tokenizers: NonEmpty::one(tokenizer(MODEL)), ..sub_models().0 };
-    assert!(Engine::new(model, config()).err().unwrap().to_string().contains("one tokenizer for each sub-model"));
+    assert!(
+        Engine::new(model, config(), quotas()).err().unwrap().to_string().contains("one tokenizer for each sub-model")
+    );
 }

@@ -9,7 +9,7 @@ fn start(warmup_tokens: usize, fates: &[(usize, f32)]) -> Result<Engine, StartEr
     let (backend, control) = FakeBackend::controlled(info(embedder(), 500));
     fates.iter().for_each(|&(sequence, value)| control.release(Fate::Poison(sequence, value)));
     drop(control);
-    Engine::new(model(backend, tokenizer(MODEL)), EngineConfig { warmup_tokens, ..config() })
+    Engine::new(model(backend, tokenizer(MODEL)), EngineConfig { warmup_tokens, ..config() }, quotas())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::server::connections::MAX_CONNECTIONS;
 use crate::state::secret::{self, Secret};
 use crate::state::{CLIENT_TIMEOUT, PAYLOAD_LIMIT, SharePrefixes};
 use clap::builder::BoolishValueParser;
-use prefold_core::EngineConfig;
+use prefold_core::ProcessLimits;
 use std::path::PathBuf;
 
 /// Flags of the HTTP server.
@@ -42,7 +42,7 @@ pub(crate) struct ServerArgs {
     /// Maximum bytes of all requests in progress: their bodies, the values parsed from them, and their responses until
     /// these are read. While others hold this much, requests get status 429, unless their API key holds less than its
     /// fair part: the limit divided by the number of keys that hold some
-    #[arg(long, env, default_value_t = EngineConfig::default().max_buffered_bytes, value_parser = positive)]
+    #[arg(long, env, default_value_t = ProcessLimits::default().max_buffered_bytes, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 
     /// API key that clients must send as `Authorization: Bearer <API_KEY>`, except to `GET /`, /health, /ready, /ping,

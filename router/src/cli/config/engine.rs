@@ -4,15 +4,12 @@ use super::error::ConfigError;
 use crate::cli::args::BatchingArgs;
 use crate::state::SharePrefixes;
 use prefold_core::EngineConfig;
+
 /// The engine's config.
 ///
 /// # Errors
 /// Its values contradict each other.
-pub(super) fn engine_config(
-    args: BatchingArgs,
-    max_buffered_bytes: usize,
-    share_prefixes: SharePrefixes,
-) -> Result<EngineConfig, ConfigError> {
+pub(super) fn engine_config(args: BatchingArgs, share_prefixes: SharePrefixes) -> Result<EngineConfig, ConfigError> {
     let workers = args.tokenization_workers.unwrap_or_else(|| EngineConfig::default().tokenization_workers);
     let config = EngineConfig {
         max_batch_tokens: args.max_batch_tokens,
@@ -20,10 +17,8 @@ pub(super) fn engine_config(
         max_batch_requests: args.max_batch_requests,
         max_batch_ms: args.max_batch_ms,
         max_input_length: args.max_input_length,
-        max_concurrent_requests: args.max_concurrent_requests,
         max_queued_tokens: args.max_queued_tokens,
         max_queued_inputs: args.max_queued_inputs,
-        max_buffered_bytes,
         max_client_batch_size: args.max_client_batch_size,
         scheduling: args.scheduling,
         radix_mlp_threshold: args.radix_mlp_threshold,

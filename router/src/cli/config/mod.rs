@@ -13,16 +13,17 @@ use self::server::server_config;
 use self::telemetry::telemetry_config;
 use super::args::Args;
 use crate::server::stopping::ServerConfig;
-use crate::state::ModelNames;
+use crate::state::model_names::ModelNames;
 use crate::telemetry::logs::TelemetryConfig;
 use prefold_backends::LoadOptions;
-use prefold_core::EngineConfig;
+use prefold_core::{EngineConfig, ProcessLimits};
 
 /// The whole configuration, by component.
 pub(crate) struct Config {
     pub(crate) load: LoadOptions,
     pub(crate) names: ModelNames,
     pub(crate) engine: EngineConfig,
+    pub(crate) limits: ProcessLimits,
     pub(crate) server: ServerConfig,
     pub(crate) telemetry: TelemetryConfig,
 }
@@ -38,7 +39,11 @@ impl TryFrom<Args> for Config {
         Ok(Self {
             names: ModelNames::new(id, model.served_model_name),
             load: load_options(source, model.load, model.dtype.0)?,
-            engine: engine_config(batching, server.max_buffered_bytes, server.share_prefixes)?,
+            limits: ProcessLimits {
+                max_concurrent_requests: batching.max_concurrent_requests,
+                max_buffered_bytes: server.max_buffered_bytes,
+            },
+            engine: engine_config(batching, server.share_prefixes)?,
             server: server_config(server, telemetry.spans, prometheus_port)?,
             telemetry,
         })

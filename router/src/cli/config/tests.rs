@@ -80,7 +80,7 @@ fn settings_that_do_not_fit_each_other_are_refused_by_their_flags() {
 fn every_setting_of_the_engine_is_a_flag() {
     let flags: Vec<String> =
         Cli::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-    let settings = format!("{:?}", EngineConfig::default());
+    let settings = format!("{:?},{:?}", EngineConfig::default(), ProcessLimits::default());
     let names = settings.split(['{', ',']).filter_map(|part| part.split_once(": ")).map(|(name, _)| flag(name.trim()));
     let unknown: Vec<String> = names.filter(|name| !flags.iter().any(|flag| format!("--{flag}") == *name)).collect();
     assert_eq!(unknown, ["--caches-words"], "`--share-prefixes` says it");

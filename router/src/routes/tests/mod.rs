@@ -7,6 +7,7 @@ mod openai;
 mod prompts;
 mod rerank;
 mod server;
+mod two_models;
 
 use serde_json::Value;
 

@@ -41,14 +41,14 @@ async fn texts_that_are_returned_count() {
         let request = Request::post(path).body(Body::from(body.to_string())).unwrap();
         let response = crate::server::routing::router(app.clone()).oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200);
-        app.engine.buffered().held()
+        app.quotas.buffered().held()
     };
     for (path, list, flag) in [("/rerank", "texts", "return_text"), ("/v1/rerank", "documents", "return_documents")] {
         let [without, with] = [false, true].map(|returned| json!({ "query": "q", list: [text, text], flag: returned }));
         let (without, with) = (held(path, without).await, held(path, with).await);
         assert!(with >= without + 2 * text.len(), "{path}: {with} and {without} without texts");
     }
-    assert_eq!(app.engine.buffered().held(), 0);
+    assert_eq!(app.quotas.buffered().held(), 0);
 }
 
 #[tokio::test]

@@ -160,7 +160,7 @@ async fn readiness_has_a_reason() {
     gate.open();
     assert_eq!(request.await.unwrap().status, 200);
     assert_eq!(get(&stuck, "/ready").await.status, 200);
-    stuck.engine.shutdown().await;
+    stuck.models.shutdown().await;
     let got = get(&stuck, "/ready").await;
     assert!(got.status == 503 && got.body.contains("shutting down"), "{}", got.body);
 }

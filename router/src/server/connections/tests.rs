@@ -132,7 +132,7 @@ async fn a_body_that_does_not_come_is_told_so() {
 async fn bodies_share_a_limit() {
     let mut setup = Setup::new(embedding());
     setup.http.payload_limit = 100;
-    setup.engine.max_buffered_bytes = 100;
+    setup.limits.max_buffered_bytes = 100;
     let app = setup.build();
     let address = start(crate::server::routing::router(app.clone()), 10, LONG).await;
     let request = |body: &str| {
@@ -154,7 +154,7 @@ async fn bodies_share_a_limit() {
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 1"), "{answer}");
     assert!(answer.contains("--max-buffered-bytes"), "{answer}");
     drop(slow);
-    while app.engine.buffered().held() > 0 {
+    while app.quotas.buffered().held() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(exchange(address, request(&small)).await.unwrap().starts_with("HTTP/1.1 200"));
