@@ -9,7 +9,7 @@ use crate::model::memory;
 use crate::ops::Target;
 use crate::options::LoadOptions;
 use crate::source::{ModelFiles, licence};
-use prefold_core::Capabilities;
+use prefold_core::{Capabilities, shown};
 use prefold_kernels::Dtype;
 
 /// The result of [`check_model`].
@@ -78,7 +78,7 @@ pub fn check_model(options: &LoadOptions) -> ModelCheck {
         Ok(files) => files,
         Err(error) => return refused(&error, None),
     };
-    let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files));
+    let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files)).map(|licence| shown(&licence));
     match Inspection::of(options, files) {
         Ok(sub_models) if sub_models.is_empty() => {
             ModelCheck { verdict: Verdict::RunsBut(vec![BARE.to_owned()]), model: None, licence }

@@ -1,5 +1,6 @@
 //! Errors of loading.
 
+use prefold_core::excerpt;
 use thiserror::Error;
 
 /// Reason why a model was not loaded.
@@ -93,7 +94,7 @@ pub enum LoadError {
         source: Box<LoadError>,
     },
     /// The options contradict each other or the checkpoint.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Options(String),
 }
 
@@ -138,19 +139,10 @@ impl LoadError {
     }
 }
 
-/// Text for a message, possibly from a model's file: at most 1,000 characters, with control characters escaped.
+/// Text for a message, possibly from a model's file: an [`excerpt`] of 1,000 characters.
 pub(crate) fn printable(text: impl AsRef<str>) -> String {
     const LIMIT: usize = 1000;
-    let text = text.as_ref();
-    let mut printable = String::with_capacity(text.len().min(LIMIT));
-    let mut characters = text.chars();
-    for character in characters.by_ref().take(LIMIT) {
-        if character.is_control() { printable.extend(character.escape_debug()) } else { printable.push(character) }
-    }
-    if characters.next().is_some() {
-        printable.push_str("...");
-    }
-    printable
+    excerpt(text.as_ref(), LIMIT)
 }
 
 impl From<candle_core::Error> for LoadError {
@@ -180,6 +172,7 @@ mod tests {
             LoadError::TensorShape { file: long(), name: long(), expected: vec![1], found: vec![2] },
             LoadError::MissingFile { location: long(), file: long(), hint: long() },
             LoadError::SubModel { sub_model: long(), source: Box::new(LoadError::Compute(long())) },
+            LoadError::Options(long()),
         ] {
             let message = error.to_string();
             assert!(message.len() < 4800 && !message.contains('\n'), "{} bytes: {message}", message.len());

@@ -2,6 +2,7 @@
 
 use crate::error::LoadError;
 use crate::json_memory;
+use prefold_core::excerpt;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -220,11 +221,7 @@ impl<'de> Visitor<'de> for NamesVisitor {
     }
 }
 
-/// A value for messages, truncated after 60 characters.
+/// A value for messages: an [`excerpt`] of 60 characters of its JSON.
 pub(crate) fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((cut, _)) => format!("{}...", &text[..cut]),
-        None => text,
-    }
+    excerpt(&value.to_string(), 60)
 }

@@ -54,7 +54,7 @@ pub use request::{
     EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, SharedText, TruncationDirection,
 };
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
-pub use shown::{shown, without_credentials};
+pub use shown::{excerpt, listed, shown, without_credentials};
 pub use tokenizer_limits::{
     TokenizerFile, TokenizerSums, check_added_tokens, check_charsmap, check_merges, check_normalizer, check_pieces,
     check_unigram,

@@ -2,14 +2,21 @@
 
 /// Maximum characters of a client's text in a message.
 const MAX_SHOWN: usize = 200;
+/// Maximum names that a message lists.
+const MAX_NAMES: usize = 20;
 
-/// Client's text for a message or a log line: truncated to 200 characters, with control characters and other invisible ones
-/// escaped, so that it cannot begin a line of its own.
+/// Client's text for a message or a log line: an [`excerpt`] of 200 characters.
 pub fn shown(text: &str) -> String {
+    excerpt(text, MAX_SHOWN)
+}
+
+/// Text truncated to `limit` characters, with control characters and other invisible ones escaped, so that it cannot begin a line
+/// of its own.
+pub fn excerpt(text: &str, limit: usize) -> String {
     let mut shown = String::new();
     for (index, character) in text.chars().enumerate() {
         match character {
-            _ if index == MAX_SHOWN => {
+            _ if index == limit => {
                 shown.push_str("...");
                 break;
             }
@@ -18,6 +25,16 @@ pub fn shown(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Untrusted names for a message: the first 20, each as [`shown`], and the number of the others.
+pub fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let mut listed: Vec<String> = names.take(MAX_NAMES).map(shown).collect();
+    if let (Some(last), 1..) = (listed.last_mut(), more) {
+        *last += &format!(" and {more} more");
+    }
+    if listed.is_empty() { "none".to_owned() } else { listed.join(", ") }
 }
 
 /// Message with the credentials of each URL (`http://user:password@host`) replaced by `***`.
@@ -55,6 +72,17 @@ mod tests {
         assert_eq!(shown(&"é".repeat(200)), "é".repeat(200));
         assert_eq!(shown(&"é".repeat(31_000)), "é".repeat(200) + "...");
         assert!(shown(&"\u{10ffff}".repeat(1 << 20)).len() <= MAX_SHOWN * 10 + 3);
+    }
+
+    #[test]
+    fn few_names_are_listed_and_each_is_cut() {
+        let listed = |names: &[&str]| listed(names.iter().copied());
+        assert_eq!(listed(&[]), "none");
+        assert_eq!(listed(&["a", "b\n"]), "a, b\\n");
+        assert_eq!(listed(&["a"; 20]), ["a"; 20].join(", "));
+        assert_eq!(listed(&["a"; 256]), ["a"; 20].join(", ") + " and 236 more");
+        let long = "\u{10ffff}".repeat(1 << 20);
+        assert!(listed(&[long.as_str(); 30]).len() <= MAX_NAMES * (MAX_SHOWN * 10 + 5) + 12);
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn a_model_that_cannot_be_loaded_is_an_error_and_not_a_crash() {
 fn what_cannot_be_started_is_refused_with_its_reason() {
     let (code, text) = fails(&["--default-prompt-name", "nix", "--port", "0"], &[]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("--default-prompt-name nix") && text.contains("`document`, `query`"), "{text}");
+    assert!(text.contains("--default-prompt-name nix") && text.contains("it has: document, query"), "{text}");
     // A container's own name in HOSTNAME is not an address; one in the flag is, and must exist.
     let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -105,4 +105,21 @@ fn what_cannot_be_started_is_refused_with_its_reason() {
     let (code, text) = fails(&["--port", "0", "--hostname", "container-1.invalid"], &[]);
     assert_eq!(code, Some(1));
     assert!(text.contains("cannot listen on container-1.invalid:0"), "{text}");
+}
+
+#[test]
+fn names_in_a_models_files_begin_no_line_of_a_check() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/qwen3-tiny");
+    let model = Path::new(env!("CARGO_TARGET_TMPDIR")).join("names-of-prompts");
+    std::fs::create_dir_all(model.join("1_Pooling")).unwrap();
+    for file in ["config.json", "modules.json", "1_Pooling/config.json"] {
+        std::fs::copy(fixture.join(file), model.join(file)).unwrap();
+    }
+    let names: Vec<String> = (0..256).map(|it| format!(r#""\n\u001b[31m{it}{}": """#, "x".repeat(100))).collect();
+    let prompts = format!(r#"{{"prompts": {{{}}}}}"#, names.join(","));
+    std::fs::write(model.join("config_sentence_transformers.json"), prompts).unwrap();
+    let output = prefold(&["check-model", model.to_str().unwrap()], &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains(r"  prompts     \n\u{1b}[31m0xxx"), "{text}");
+    assert!(text.len() < 4000 && text.contains(" and 236 more") && !text.contains('\u{1b}'), "{text}");
 }

@@ -7,14 +7,11 @@ use crate::capabilities::{Embed, Prompts, TaskProfile};
 use crate::error::Error;
 use crate::plan::tokens::TaskId;
 use crate::request::{EncodeLimits, EncodeOptions, Place, Prompt, SharedText, TruncationDirection};
-use crate::shown;
+use crate::{listed, shown};
 use std::fmt::Display;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use tokenizers::Encoding;
-
-/// Maximum number of prompt or task names that an error lists.
-const MAX_NAMES: usize = 20;
 
 /// The prompts and tasks among which a request may choose for an answer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -199,7 +196,7 @@ impl ResolvedOptions {
 }
 
 fn unknown_prompt(name: &str, prompts: Option<&Prompts>) -> Error {
-    let known = listed(prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str));
+    let known = prompts.map_or_else(|| listed([].into_iter()), |it| listed(it.by_name.keys().map(String::as_str)));
     Error::invalid("prompt_name", format!("`{}` is not a prompt of the served model; it has: {known}", shown(name)))
 }
 
@@ -214,16 +211,6 @@ fn numbered<'a>(task: &str, profiles: &'a [TaskProfile]) -> Result<(TaskId, &'a 
             let known = listed(profiles.iter().map(|profile| profile.task.as_str()));
             Err(Error::invalid("task", format!("`{}` is not a task of the served model; it has: {known}", shown(task))))
         }
-    }
-}
-
-/// Names as an error lists them.
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
-    match names.len() {
-        0 => "none".to_owned(),
-        1..=MAX_NAMES => names.join(", "),
-        count => format!("{} and {} more", names[..MAX_NAMES].join(", "), count - MAX_NAMES),
     }
 }
 

@@ -4,7 +4,7 @@ use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;
 use super::config::model::{files_options, model_source};
 use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
-use prefold_core::{Capabilities, Rerank};
+use prefold_core::{Capabilities, Rerank, listed};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
 use std::io::Write;
@@ -173,6 +173,6 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     }
     match prompts(capabilities).as_slice() {
         [] => Ok(()),
-        names => writeln!(f, "  prompts     {}", names.join(", ")),
+        names => writeln!(f, "  prompts     {}", listed(names.iter().copied())),
     }
 }

@@ -16,7 +16,7 @@ use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
 use head::HeadSource;
-use prefold_core::{Capabilities, Prompts, Task};
+use prefold_core::{Capabilities, Prompts, Task, listed};
 
 /// Facts that determine the capabilities.
 #[derive(Clone, Copy)]
@@ -180,12 +180,10 @@ impl Evidence<'_> {
             None => return Ok(named),
             Some(DefaultPrompt::Text(text)) => text,
             Some(DefaultPrompt::Named(name)) => named.by_name.get(name).ok_or_else(|| {
-                let names: Vec<_> = named.by_name.keys().map(|name| format!("`{name}`")).collect();
-                let known = match names.as_slice() {
-                    [] => "no prompts".to_owned(),
-                    names => format!("the prompts {}", names.join(", ")),
-                };
-                LoadError::Options(format!("`--default-prompt-name {name}`: the model has {known}"))
+                let known = listed(named.by_name.keys().map(String::as_str));
+                LoadError::Options(format!(
+                    "`--default-prompt-name {name}` is not a prompt of the model; it has: {known}"
+                ))
             })?,
         };
         Ok(Prompts { default: Some(default.clone()), ..named })

@@ -261,12 +261,12 @@ fn prompts_and_instructions_of_the_options_replace_the_models_own() {
     assert_eq!(classifier.classify.unwrap().prompts.default.as_deref(), Some("x: "));
     for name in ["llama-tiny", "qwen3-reranker-tiny", "qwen3-seqcls-tiny"] {
         let refused = read(name, default(named())).unwrap_err();
-        assert_eq!(refused, "`--default-prompt-name query`: the model has no prompts", "{name}");
+        assert_eq!(refused, "`--default-prompt-name query` is not a prompt of the model; it has: none", "{name}");
     }
     let prompts = read("qwen3-tiny", default(named())).unwrap().0.embed.unwrap().prompts;
     assert_eq!(prompts.default.as_ref(), Some(&prompts.by_name["query"]));
     let refused = read("qwen3-tiny", default(DefaultPrompt::Named("passage".to_owned()))).unwrap_err();
-    assert!(refused.ends_with("the model has the prompts `document`, `query`"), "{refused}");
+    assert!(refused.ends_with("it has: document, query"), "{refused}");
 
     let strict = |o: &mut LoadOptions| o.rerank_instruction = Some("Be strict".to_owned());
     let reranker = read("qwen3-reranker-tiny", strict).unwrap().0;

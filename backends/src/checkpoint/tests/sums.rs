@@ -6,7 +6,8 @@ use super::{Stored, copy_of, edit_tensors, fixture, open, options, read_json, wr
 use crate::check::check_model;
 use crate::config::derived::check_derived;
 use crate::config::{PositionsConfig, TransformerConfig};
-use crate::options::ModelSource;
+use crate::memory_budget;
+use crate::options::{DefaultPrompt, ModelSource};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -107,6 +108,27 @@ fn warnings_and_messages_have_a_length_of_their_own() {
     fs::copy(fixture("llama-tiny").join("model.safetensors"), dir.path().join("a.safetensors")).unwrap();
     let verdict = check_model(&options(ModelSource::Path(dir.path().to_owned()))).verdict;
     assert!(format!("{verdict:?}").len() < 5000);
+}
+
+#[test]
+fn what_a_model_card_and_prompts_say_stays_on_its_line() {
+    let dir = copy_of("qwen3-tiny");
+    let licence = format!("---\nlicense: \u{1b}[31m\u{202e}{}\n---\n", "x".repeat(1 << 20));
+    fs::write(dir.path().join("README.md"), licence).unwrap();
+    let mut named = options(ModelSource::Path(dir.path().to_owned()));
+    let licence = check_model(&named).licence.unwrap();
+    assert!(licence.starts_with(r"\u{1b}[31m\u{202e}xx") && licence.len() < 250, "{licence}");
+
+    let prompts: Map<String, Value> =
+        (0..256).map(|it| (format!("\nERROR {it}{}", "x".repeat(100)), json!(""))).collect();
+    write_json(&dir.path().join("config_sentence_transformers.json"), &json!({"prompts": prompts}));
+    named.default_prompt = Some(DefaultPrompt::Named("nix".to_owned()));
+    let message = crate::load(&named).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(
+        message.starts_with(r"`--default-prompt-name nix`") && message.contains(r"it has: \nERROR 0x"),
+        "{message}"
+    );
+    assert!(message.len() < 1100 && !message.contains('\n'), "{message}");
 }
 
 #[test]

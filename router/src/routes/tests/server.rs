@@ -1,7 +1,7 @@
 //! Tokenization, `/info`, health, docs and metrics.
 
 use crate::state::api_keys::Keys;
-use crate::testing::{DIM, Gate, Setup, ask, classifier, embedding, get, post, reranker, send};
+use crate::testing::{DIM, Gate, Setup, adapted, ask, classifier, embedding, get, post, reranker, send};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use prefold_core::Capabilities;
@@ -203,4 +203,41 @@ async fn docs_and_metrics_may_be_protected() {
     let own = crate::server::routing::metrics_router(elsewhere);
     let got = own.oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(got.status(), 200);
+}
+
+#[tokio::test]
+async fn a_value_of_any_length_is_cut_in_an_error() {
+    let app = Setup::new(adapted()).build();
+    let long = "y".repeat(20_000);
+    let embed = |fields: Value| {
+        let mut body = json!({ "inputs": "a", "input": "a" });
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        Body::from(body.to_string())
+    };
+    let with = |name: &str, value: String| {
+        Request::post("/embed").header(name, value).body(embed(json!({ "inputs": "a" }))).unwrap()
+    };
+    let posted = |fields: Value| Request::post("/v1/embeddings").body(embed(fields)).unwrap();
+    let open = |method: &str, path: &str| Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let mut uncut = Vec::new();
+    for request in [
+        posted(json!({ "encoding_format": long })),
+        posted(json!({ "prompt_name": long })),
+        posted(json!({ "task": long })),
+        with("accept", format!("application/octet-stream; dtype={long}")),
+        with("content-encoding", long.clone()),
+        with("x-vllm-priority", long.clone()),
+        open("GET", &format!("/v1/models/{long}")),
+        open("GET", &format!("/{long}")),
+        open(&long, "/embed"),
+        open("DELETE", &format!("/v1/models/{long}")),
+    ] {
+        let is_shown = request.method().as_str() != long;
+        let got = send(&app, request).await;
+        assert!(got.status.is_client_error() && got.body.contains("yyy") == is_shown, "{}: {}", got.status, got.body);
+        if got.body.contains(&long[..201]) {
+            uncut.push(got.body.split("yyy").next().unwrap_or_default().to_owned());
+        }
+    }
+    assert!(uncut.is_empty(), "{uncut:?}");
 }
