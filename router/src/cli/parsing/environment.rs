@@ -14,6 +14,9 @@ use prefold_core::shown;
 use std::env;
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::thread::{self, available_parallelism};
 
 const PREFIX: &str = "PREFOLD_";
 
@@ -134,6 +137,38 @@ pub(super) fn check_threads(value: impl Fn(&str) -> Option<OsString>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Threads of the server itself, at least: for the shutdown, loading, tokenization, planning and the backend.
+const OWN_THREADS: usize = 6;
+
+/// Threads that the process will start, with the part of a sentence that says whose they are.
+pub(super) fn threads() -> Vec<(String, usize)> {
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    let of_libraries = THREADS.iter().map(|(name, _)| {
+        let given = env::var(name).ok().and_then(|number| number.parse().ok());
+        (format!("by the environment variable {name}, or one per core"), given.filter(|&it| it > 0).unwrap_or(cores))
+    });
+    of_libraries.chain([("of the server itself".to_owned(), OWN_THREADS)]).collect()
+}
+
+/// Checks that the system lets this process start as many threads. Without them rayon and tokio panic, and tokio may then wait forever.
+///
+/// # Errors
+/// A sentence about the first thread that cannot be started.
+pub(super) fn check_room(threads: &[(String, usize)]) -> Result<(), String> {
+    let door = Mutex::new(());
+    thread::scope(|scope| {
+        // All threads are there at once, because each waits for this lock.
+        let _closed = door.lock();
+        for (whose, count) in threads {
+            for number in 1..=*count {
+                let started = thread::Builder::new().spawn_scoped(scope, || drop(door.lock()));
+                started.map_err(|error| format!("thread {number} of {count} ({whose}) cannot be started: {error}"))?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Variables with the prefix that belong to another program of this project.

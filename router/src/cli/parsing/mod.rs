@@ -51,7 +51,11 @@ impl Cli {
     /// Reads the arguments after the program and the environment. Prints help or errors and exits if clap asks for it.
     pub(crate) fn read(arguments: &[OsString]) -> Self {
         let name = OsString::from("prefold");
-        Self::try_read(std::iter::once(&name).chain(arguments)).unwrap_or_else(|error| error.exit())
+        let checked = Self::try_read(std::iter::once(&name).chain(arguments)).and_then(|cli| {
+            let room = environment::check_room(&environment::threads());
+            room.map_err(|problem| Self::command().error(ErrorKind::Io, problem)).map(|()| cli)
+        });
+        checked.unwrap_or_else(|error| error.exit())
     }
 
     /// Reads `arguments`, the program's name first, and the environment.
