@@ -156,3 +156,40 @@ fn stand_in(head: &[u8]) -> Option<&'static str> {
     let is_page = text.starts_with(b"<!doctype html") || text.starts_with(b"<html");
     is_page.then_some("is a web page (HTML) instead of a model file; download it again")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_refused() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("weights");
+        let changes: [fn(&mut File) -> std::io::Result<()>; 3] = [
+            |file| file.write_all(b"longer than before"),
+            |file| file.set_len(1),
+            |file| file.set_modified(SystemTime::UNIX_EPOCH),
+        ];
+        for change in changes {
+            fs::write(&path, "before").unwrap();
+            let bytes = FileBytes::map(&path).unwrap().unwrap();
+            let file = NamedFile { name: "weights".to_owned(), bytes };
+            assert_eq!(file.reading(|| file.bytes.len()).unwrap(), 6);
+            let mut written = File::options().write(true).open(&path).unwrap();
+            let refused = file.reading(|| change(&mut written).unwrap()).unwrap_err().to_string();
+            assert!(refused.starts_with("weights: changed while it was being read"), "{refused}");
+            let refused = file.reading::<()>(|| unreachable!("it has changed")).unwrap_err().to_string();
+            assert!(refused.starts_with("weights: changed while it was being read"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_longer_than_it_claims_is_not_read_to_its_end() {
+        let path = Path::new("/proc/self/maps");
+        assert_eq!(fs::metadata(path).unwrap().len(), 0);
+        let refused = read(path, 100).unwrap_err().to_string();
+        assert_eq!(refused, "/proc/self/maps: has 101 bytes or more, the limit for such a file is 100");
+        assert!(read(path, 1 << 20).unwrap().is_some());
+    }
+}

@@ -88,6 +88,15 @@ fn tables_that_no_file_has_are_counted_over_layers_and_models() {
     let alibi = open(fixture("jina-v2-tiny")).unwrap().config;
     assert_eq!(alibi.derived_values(100), 200 * alibi.attention.num_heads as u64);
     assert_eq!(alibi.derived_values(usize::MAX), u64::MAX);
+    // Few distances, but an index of each position for each head.
+    for config in [alibi, with_distances(1)] {
+        let positions = (1 << 28) / config.attention.num_heads + 1;
+        let refused = config.check_positions("x", positions).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("x: the longest input ({positions} tokens) times the heads")),
+            "{refused}"
+        );
+    }
 }
 
 #[test]
