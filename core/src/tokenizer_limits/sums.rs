@@ -1,8 +1,10 @@
 //! Limits on the structures that the library builds for all tokenizers of a model together. Models with a Router have several.
 
-/// Maximum bytes of all added tokens, after normalization where it applies. The automaton that finds them takes some eighty times as
-/// much while it is built, and twelve times as much afterwards. Real tokenizers have up to a megabyte.
+/// Maximum bytes of all added tokens, after normalization where it applies. Real tokenizers have up to a megabyte.
 const MAX_ADDED_BYTES: u64 = 4 << 20;
+
+/// Bytes of the automaton that finds added tokens while it is built, for each of their bytes; afterwards it takes twelve.
+const AUTOMATON_BYTES: u64 = 80;
 
 /// Bytes that the library's tries of Unigram pieces may take regardless of the number of pieces.
 const TRIE_BYTES: u64 = 128 << 20;
@@ -19,6 +21,11 @@ pub struct TokenizerSums {
 }
 
 impl TokenizerSums {
+    /// Bytes of the structures that the library builds for the tokenizers counted so far, beyond their vocabularies.
+    pub fn built_bytes(&self) -> u64 {
+        self.trie_bytes.saturating_add(AUTOMATON_BYTES * self.added_bytes)
+    }
+
     /// Counts an added token of this length.
     ///
     /// # Errors

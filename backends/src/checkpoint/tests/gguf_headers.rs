@@ -2,6 +2,7 @@
 
 use super::gguf::llama;
 use super::open;
+use crate::memory_budget;
 use std::fs;
 use tempfile::TempDir;
 
@@ -129,6 +130,16 @@ fn many_small_values_are_counted_over_all_arrays() {
     let bytes = [array(U8, half), vec![0; half as usize]].concat();
     let message = refusal(&with_entries(&[entry("a", ARRAY, &bytes), entry("b", ARRAY, &bytes)]));
     assert!(message.contains("metadata `b` (entry 1 of 2) has 4194305 values; the limit is 8388608"), "{message}");
+    let bytes = [array(U8, 1 << 21), vec![0; 1 << 21]].concat();
+    memory_budget::LEFT.set(Some(100_000_000));
+    let message = refusal(&with_entries(&[entry("a", ARRAY, &bytes)]));
+    memory_budget::LEFT.set(None);
+    assert!(message.contains("its metadata would take 150994944 bytes of memory, this process may have"), "{message}");
+    // A nested array is 12 bytes in the file and 160 in memory.
+    let many = (1 << 23) / 5 + 1;
+    let bytes = [array(ARRAY, many), array(U8, 0).repeat(many as usize)].concat();
+    let message = refusal(&with_entries(&[entry("a", ARRAY, &bytes)]));
+    assert!(message.contains("metadata `a` (entry 0 of 1) has 0 values; the limit is 8388608"), "{message}");
 }
 
 #[test]

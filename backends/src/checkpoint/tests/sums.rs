@@ -214,6 +214,24 @@ fn added_tokens_of_all_models_behind_a_router_are_counted_together() {
 }
 
 #[test]
+fn a_tokenizer_for_which_there_is_no_memory_is_refused() {
+    let dir = copy_of("bert-mean-tiny");
+    // The automaton of 2.2 MB of added tokens takes 80 times as much.
+    add_long_tokens(dir.path(), &"x".repeat(1996), 1100);
+    memory_budget::LEFT.set(Some(100_000_000));
+    let message = refused(dir.path());
+    assert!(message.starts_with("tokenizer.json: would take 1") && message.contains("may have 100000000"), "{message}");
+    memory_budget::LEFT.set(Some(200_000_000));
+    open(dir.path()).unwrap();
+
+    Delete("tokenizer.json").apply(dir.path());
+    fs::write(dir.path().join("vocab.txt"), "a\n".repeat(1_000_000)).unwrap();
+    let message = refused(dir.path());
+    memory_budget::LEFT.set(None);
+    assert!(message.starts_with("vocab.txt: would take 304000000 bytes of memory"), "{message}");
+}
+
+#[test]
 fn a_normalizer_in_the_place_of_the_file_s_does_not_make_added_tokens_longer_than_allowed() {
     let dir = copy_of("bert-mean-tiny");
     Set("tokenizer.json", "/normalizer", Value::Null).apply(dir.path());

@@ -38,14 +38,16 @@ pub(crate) fn read_file(
     sums: &mut TokenizerSums,
 ) -> Result<Option<Tokenizer>, LoadError> {
     let Some(bytes) = files.read(name)? else { return Ok(None) };
-    json_memory::check(FILE, &bytes)?;
+    let parsed = json_memory::check(FILE, &bytes)?;
     // The library's own message is meant for its developers.
     let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| {
         let problem = if error.is_data() { error.to_string() } else { format!("is not JSON: {error}") };
         LoadError::invalid(FILE, problem)
     })?;
+    let others = sums.built_bytes();
     file.check(sums).map_err(|problem| LoadError::invalid(FILE, problem))?;
     drop(file);
+    json_memory::check_left(FILE, parsed.saturating_add(sums.built_bytes().saturating_sub(others)))?;
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(invalid)?;
     remove_dropout(&mut tokenizer);
     // Removed before the first text is encoded, so that padding is not mistaken for a special token.

@@ -6,6 +6,7 @@ use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
 use crate::formats::wordpiece::BertTokenizer;
 use crate::json::Fields;
+use crate::json_memory;
 use crate::source::ModelFiles;
 use prefold_core::TokenizerSums;
 use serde_json::Value;
@@ -67,6 +68,8 @@ pub(crate) fn read(
     sums: &mut TokenizerSums,
 ) -> Result<Option<Tokenizer>, LoadError> {
     let Some(bytes) = files.read(FILE)? else { return Ok(None) };
+    let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
+    json_memory::check_left(FILE, json_memory::TOKEN * lines as u64)?;
     let empty = Value::Object(serde_json::Map::new());
     let config = files.json(CONFIG)?.unwrap_or_else(|| empty.clone());
     let config = Fields::new(CONFIG, &config)?;

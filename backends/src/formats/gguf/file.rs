@@ -5,6 +5,7 @@ use super::header;
 use crate::disk::{FileBytes, NamedFile};
 use crate::error::LoadError;
 use crate::formats::tensor::{check_shape, reserved};
+use crate::memory_budget;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use prefold_kernels::Element;
 use std::io::{Cursor, ErrorKind};
@@ -44,7 +45,8 @@ impl GgufFile {
         let not_found = || LoadError::io(path.display().to_string(), ErrorKind::NotFound.into());
         let bytes = FileBytes::map(path)?.ok_or_else(not_found)?;
         let failed = |problem: String| LoadError::invalid(&name, format!("not a readable GGUF file: {problem}"));
-        header::check(&bytes).map_err(failed)?;
+        let in_memory = header::check(&bytes).map_err(failed)?;
+        memory_budget::check(in_memory).map_err(|problem| failed(format!("its metadata {problem}")))?;
         let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|error| failed(error.to_string()))?;
         let file = Self { file: NamedFile { name, bytes }, content };
         file.check_places()?;

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
-/// Maximum values in all arrays together. A vocabulary of 256,000 tokens with types, scores and merges has a million; each
-/// takes 32 bytes in memory.
+/// Maximum values in all arrays together. A vocabulary of 256,000 tokens with types, scores and merges has a million.
 const MAX_ARRAY_VALUES: u64 = 1 << 23;
+
+/// Bytes of memory that the reader takes for a value of an array: a slot of a list with spare capacity, and an allocation.
+const VALUE_BYTES: u64 = 72;
 
 /// Maximum bytes of the header, which the reader copies. The largest known, with 262,000 tokens, have about 10 MB.
 const MAX_BYTES: usize = 64 << 20;
@@ -15,6 +17,9 @@ const MAX_ENTRIES: u64 = 100_000;
 
 /// Maximum depth of nested arrays; real files have none.
 const MAX_DEPTH: usize = 4;
+
+/// Values for which a nested array counts: a list has memory for four at least.
+const NESTED: u64 = 4;
 
 /// Maximum bytes of a key or tensor name; the format's limit for keys.
 const MAX_NAME_BYTES: u64 = (1 << 16) - 1;
@@ -28,11 +33,11 @@ const ARRAY: u32 = 9;
 /// The key whose value the reader uses as a divisor.
 const ALIGNMENT: &[u8] = b"general.alignment";
 
-/// Checks that a header is complete and that its size bounds the memory to read it.
+/// Checks that a header is complete and that its size bounds the memory to read it, and returns the bytes of its arrays in memory.
 ///
 /// # Errors
 /// Describes the fault and names its entry.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn check(bytes: &[u8]) -> Result<u64, String> {
     let Some(rest) = bytes.strip_prefix(b"GGUF") else {
         return Err("it does not begin with \"GGUF\"".to_owned());
     };
@@ -74,7 +79,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
         }
         header.tensor().map_err(|problem| format!("tensor `{shown}` (entry {i} of {tensors}) {problem}"))?;
     }
-    Ok(())
+    Ok(header.array_values * VALUE_BYTES)
 }
 
 /// Description of an entry that is cut off.
@@ -150,7 +155,8 @@ impl<'a> Header<'a> {
             return Err(format!("has arrays nested more than {MAX_DEPTH} deep"));
         }
         let (kind, length) = self.u32().zip(self.length()).ok_or(ENDS)?;
-        self.array_values = self.array_values.saturating_add(length);
+        let own = if depth > 0 { NESTED } else { 0 };
+        self.array_values = self.array_values.saturating_add(own).saturating_add(length);
         if self.array_values > MAX_ARRAY_VALUES {
             return Err(format!("has {length} values; the limit is {MAX_ARRAY_VALUES} in all arrays together"));
         }
