@@ -42,18 +42,15 @@ impl Drop for Ended {
 }
 
 impl Job {
-    /// Starts a call of `texts` texts.
-    pub(crate) fn start(
-        texts: usize,
-        call: impl Future<Output = Result<Answer, Error>> + Send + 'static,
-    ) -> PyResult<Self> {
+    /// Starts a call.
+    pub(crate) fn start(call: impl Future<Output = Result<Answer, Error>> + Send + 'static) -> PyResult<Self> {
         let place = Place::new();
         let ended = Ended(place.clone());
         let call = async move {
             let answer = call.await;
             ended.0.fill(answer.map_err(Some));
         };
-        Ok(Self { place, call: Call::start(texts, Box::pin(call))?, inference: OnceLock::new() })
+        Ok(Self { place, call: Call::start(call)?, inference: OnceLock::new() })
     }
 }
 
@@ -85,7 +82,7 @@ impl Job {
     /// Calls `callback` without arguments, on any thread, when the answer is available.
     fn on_done(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
         process::check()?;
-        self.call.leave_to_runtime()?;
+        self.call.leave_to_runtime();
         self.place.on_filled(py, callback);
         Ok(())
     }

@@ -78,9 +78,7 @@ impl NativeModel {
     ) -> PyResult<Job> {
         let (model, texts) = (self.model()?, texts(given)?);
         let dimensions = not_negative("dimensions", dimensions)?;
-        Job::start(texts.len(), async move {
-            model.embed(texts, options.into(), normalize, dimensions).await.map(Answer::Vectors)
-        })
+        Job::start(async move { model.embed(texts, options.into(), normalize, dimensions).await.map(Answer::Vectors) })
     }
 
     /// Indices and scores of texts, best first.
@@ -95,7 +93,7 @@ impl NativeModel {
     ) -> PyResult<Job> {
         let (model, texts) = (self.model()?, texts(given)?);
         let top_n = not_negative("top_n", top_n)?;
-        Job::start(texts.len(), async move {
+        Job::start(async move {
             let ranked = model.rerank(query, texts, instruction, options.into(), (raw_scores, top_n)).await;
             ranked.map(Answer::Ranked)
         })
@@ -104,17 +102,14 @@ impl NativeModel {
     /// Labels and scores of texts and pairs, best first.
     fn classify(&self, given: &Bound<'_, PyAny>, options: Options, raw_scores: bool) -> PyResult<Job> {
         let (model, inputs) = (self.model()?, texts_and_pairs(given)?);
-        Job::start(
-            inputs.len(),
-            async move { model.classify(inputs, options.into(), raw_scores).await.map(Answer::Labels) },
-        )
+        Job::start(async move { model.classify(inputs, options.into(), raw_scores).await.map(Answer::Labels) })
     }
 
     /// Tokens of texts.
     fn tokenize(&self, given: &Bound<'_, PyAny>, options: Options, add_special_tokens: bool) -> PyResult<Job> {
         let (model, texts) = (self.model()?, texts(given)?);
         let options = TextOptions { without_special_tokens: !add_special_tokens, ..options.into() };
-        Job::start(texts.len(), async move { model.tokenize(texts, options).await.map(Answer::Tokens) })
+        Job::start(async move { model.tokenize(texts, options).await.map(Answer::Tokens) })
     }
 
     /// Frees the model as soon as its running calls are done.

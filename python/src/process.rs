@@ -59,6 +59,6 @@ pub(crate) fn runtime() -> PyResult<&'static Runtime> {
         return Ok(runtime);
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(RUNTIME_THREADS).thread_name("prefold-calls").build()?;
+    let runtime = builder.worker_threads(RUNTIME_THREADS).thread_name("prefold-calls").enable_time().build()?;
     Ok(RUNTIME.get_or_init(|| runtime))
 }

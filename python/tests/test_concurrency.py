@@ -125,6 +125,20 @@ def test_a_long_text_is_in_the_queue_before_anybody_waits():
     assert not is_answered(many)
 
 
+def test_a_callback_may_call_the_model(model):
+    """It runs on a thread of the calls."""
+    answers, answered = [], threading.Event()
+
+    def call():
+        answers.append(model.embed("a"))
+        answered.set()
+
+    job = model._native.embed(["b"], OPTIONS, True, None)
+    job.on_done(call)
+    assert answered.wait(10)
+    np.testing.assert_array_equal(answers[0], model.embed("a"))
+
+
 def run(script):
     """Output of a script in a separate process."""
     done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script), str(FIXTURES)],
