@@ -125,7 +125,7 @@ def test_a_long_text_is_in_the_queue_before_anybody_waits():
     assert not is_answered(many)
 
 
-def test_a_callback_may_call_the_model(model):
+def test_a_callback_may_call_the_model(model, texts):
     """It runs on a thread of the calls."""
     answers, answered = [], threading.Event()
 
@@ -133,7 +133,7 @@ def test_a_callback_may_call_the_model(model):
         answers.append(model.embed("a"))
         answered.set()
 
-    job = model._native.embed(["b"], OPTIONS, True, None)
+    job = model._native.embed(texts, OPTIONS, True, None)
     job.on_done(call)
     assert answered.wait(10)
     np.testing.assert_array_equal(answers[0], model.embed("a"))
