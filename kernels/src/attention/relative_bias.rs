@@ -42,6 +42,7 @@ impl RelativeBias {
     pub(crate) fn value(&self, head: usize, distance: isize) -> f32 {
         self.table[head * self.stride + (distance + self.limit as isize - 1) as usize]
     }
+
     /// Checks that the table has a bias for each head at each distance in a path of `longest` tokens.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The serial part of a product: a block of rows times a range of panels, on one core.
 
+use super::epilogue::Epilogue;
 use super::pack::{PANEL, PackedMatrix};
 use super::rows::RowBytes;
 use crate::quantization::rows::RowScale;
@@ -20,6 +21,8 @@ pub struct Block<'a, P> {
     /// Address of the block's first element in the product; rows are `out_stride` apart. No other thread writes to the block.
     pub(super) out: *mut f32,
     pub(super) out_stride: usize,
+    /// Takes the finished sums instead of the product, as far as the block's instruction set hands them out. `out` is then unused.
+    pub(super) epilogue: Option<&'a dyn Epilogue>,
 }
 
 impl<P: Format> Block<'_, P> {
@@ -55,39 +58,59 @@ impl<P: Format> Block<'_, P> {
         rows: Range<usize>,
         columns: Range<usize>,
         is_first: bool,
-        sums: &[u32],
-        stride: usize,
+        sums: (&[u32], usize),
+    ) {
+        // SAFETY: the caller's duty.
+        unsafe {
+            let out = self.at(rows.start, columns.start);
+            let adds = !is_first || self.store == Store::Accumulate;
+            self.finish_to::<V>(rows, columns, (is_first, adds), sums, (out, self.out_stride));
+        }
+    }
+
+    /// [`finish`](Self::finish) with any output: its first address, and the distance of its rows.
+    ///
+    /// # Safety
+    /// As [`finish`](Self::finish), and only the caller uses the output.
+    #[inline(always)]
+    pub(super) unsafe fn finish_to<V: Vector>(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        (is_first, adds): (bool, bool),
+        (sums, stride): (&[u32], usize),
+        (out, out_stride): (*mut f32, usize),
     ) {
         for column in columns.clone().step_by(V::LANES) {
-            let sums = &sums[column - columns.start..];
+            let sums = (&sums[column - columns.start..], stride);
+            let out = (out.wrapping_add(column - columns.start), out_stride);
             // SAFETY: the caller's duty. Where the compiler knows the count, it leaves out the masks.
             unsafe {
                 match columns.end - column {
                     rest if rest < V::LANES => {
-                        self.finish_columns::<V>(rows.clone(), (column, rest), is_first, sums, stride);
+                        self.finish_columns::<V>(rows.clone(), (column, rest), (is_first, adds), sums, out);
                     }
-                    _ => self.finish_columns::<V>(rows.clone(), (column, V::LANES), is_first, sums, stride),
+                    _ => self.finish_columns::<V>(rows.clone(), (column, V::LANES), (is_first, adds), sums, out),
                 }
             }
         }
     }
 
-    /// [`finish`](Self::finish) for up to one vector of columns.
+    /// [`finish_to`](Self::finish_to) for up to one vector of columns.
     ///
     /// # Safety
-    /// As [`finish`](Self::finish).
+    /// As [`finish_to`](Self::finish_to).
     #[inline(always)]
     unsafe fn finish_columns<V: Vector>(
         &self,
         rows: Range<usize>,
         (column, count): (usize, usize),
-        is_first: bool,
-        sums: &[u32],
-        stride: usize,
+        (is_first, adds): (bool, bool),
+        (sums, stride): (&[u32], usize),
+        (mut out, out_stride): (*mut f32, usize),
     ) {
         debug_assert!(self.columns.start <= column && column + count <= self.columns.end);
         debug_assert!(rows.is_empty() || (rows.len() - 1) * stride + count <= sums.len());
-        let adds = !is_first || self.store == Store::Accumulate;
         let bias = self.bias.filter(|_| is_first);
         let row_scales = self.x.scales.get(self.rows.start + rows.start..).unwrap_or_default();
         // SAFETY: the instructions and the places are the caller's duty; scales and totals cover all rows of the weight, the bias covers
@@ -106,7 +129,6 @@ impl<P: Format> Block<'_, P> {
                 Some(bias) => (true, V::loadu_up_to(bias.as_ptr().add(column - self.columns.start), count)),
                 None => (false, nothing),
             };
-            let (mut out, out_stride) = (self.at(rows.start, column), self.out_stride);
             let mut from = sums.as_ptr().cast::<f32>();
             for row in 0..rows.len() {
                 let mut x = V::loadu_up_to(from, count);

@@ -12,6 +12,7 @@
 //!   (`NC_BYTES`).
 
 mod block;
+mod epilogue;
 mod pack;
 mod packing;
 mod quantization_error;
@@ -25,13 +26,13 @@ pub use packing::Packing;
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
-use crate::rowwise::activation::{Activation, Rows};
+use crate::rowwise::activation::Activation;
 use crate::runtime::scratch::{as_f32, with_words};
 use crate::runtime::shared_pointer::SharedPointer;
 use crate::runtime::thread_pool;
-use crate::simd;
 use crate::store::Store;
 use block::Block;
+use epilogue::{Activated, Epilogue, Gated};
 use rows::{RowBytes, with_rows};
 use std::ops::Range;
 
@@ -94,18 +95,20 @@ impl<'a, P: Packing> Gemm<'a, P> {
     /// [`run`](Self::run) with a chosen instruction set.
     #[doc(hidden)]
     pub fn run_with(&self, isa: Isa, out: &mut [f32]) -> Result<(), KernelError> {
-        let out_stride = self.out_stride();
+        let width = self.columns.len();
+        let (m, out_stride) = (self.check(width, out.len())?, self.out_stride.unwrap_or(width));
         let first = SharedPointer::new(out);
-        self.for_each_block(isa, out.len(), |x, rows, columns| {
+        self.for_each_block(isa, m, |x, rows, columns| {
             let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
-            self.run_block(isa, (x, rows), columns, self.store, (out, out_stride));
-        })
+            self.run_block(isa, (x, rows), columns, self.store, (out, out_stride), None);
+        });
+        Ok(())
     }
 
     /// Writes `activation(x W^T + b)` to `out`, `[m, columns.len()]` as in [`run`](Self::run); always replaces the output, regardless of
     /// [`store`](Self::store).
     ///
-    /// Each core applies the activation to its blocks while they are in its cache.
+    /// Each core applies the activation to its sums while they are in its cache.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -121,40 +124,87 @@ impl<'a, P: Packing> Gemm<'a, P> {
         activation: Activation,
         out: &mut [E],
     ) -> Result<(), KernelError> {
-        let out_stride = self.out_stride();
-        let first = SharedPointer::new(out);
-        self.for_each_block(isa, out.len(), |x, rows, columns| {
-            let out = first.at(rows.start * out_stride + columns.start - self.columns.start);
-            let width = columns.len();
-            with_words(rows.len() * width, |sums| {
-                let sums = as_f32(sums);
-                self.run_block(isa, (x, rows), columns, Store::Overwrite, (sums.as_mut_ptr(), width));
-                simd::run(isa, Rows { activation, x: sums, width, out, out_stride });
-            });
-        })
-    }
-
-    /// Calls `f` with the input, the rows and the columns of each block of the product, on all cores.
-    fn for_each_block(
-        &self,
-        isa: Isa,
-        out_len: usize,
-        f: impl Fn(RowBytes<'_>, Range<usize>, Range<usize>) + Sync,
-    ) -> Result<(), KernelError> {
-        let m = self.check(out_len)?;
-        if out_len > 0 {
-            let split = Split::new(m, self.columns.clone(), self.weight.cols(), Self::block_rows(self.weight.cols()));
-            with_rows::<P, _>(isa, self.x, self.weight.cols(), |x| {
-                thread_pool::for_each(split.tasks(), |task| {
-                    let (rows, columns) = split.task(task);
-                    f(x, rows, columns);
-                });
-            });
-        }
+        let width = self.columns.len();
+        let (m, out_stride) = (self.check(width, out.len())?, self.out_stride.unwrap_or(width));
+        let (out, first_column) = (SharedPointer::new(out), self.columns.start);
+        self.run_epilogue(isa, m, &Activated { isa, activation, out, out_stride, first_column });
         Ok(())
     }
 
-    fn block_rows(k: usize) -> usize {
+    /// Writes `activation(gate) * up` to `out`, where gate and up are the products with both halves of a
+    /// [gated](PackedMatrixBuilder::gated) weight. Columns are whole panels; `out` has half as many, and less the padding of the last
+    /// panel. Always replaces the output.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); and if the weight is not gated, or the columns are not whole panels.
+    pub fn run_gated<E: Element>(&self, activation: Activation, out: &mut [E]) -> Result<(), KernelError> {
+        self.run_gated_with(Isa::best(), activation, out)
+    }
+
+    /// [`run_gated`](Self::run_gated) with a chosen instruction set.
+    #[doc(hidden)]
+    pub fn run_gated_with<E: Element>(
+        &self,
+        isa: Isa,
+        activation: Activation,
+        out: &mut [E],
+    ) -> Result<(), KernelError> {
+        let Some(intermediate) = self.weight.intermediate() else {
+            return Err(KernelError::Value { argument: "weight", found: self.weight.rows(), expected: "gated" });
+        };
+        let Range { start, end } = self.columns;
+        if let Some(found) = [start, end].into_iter().find(|column| !column.is_multiple_of(PANEL)) {
+            return Err(KernelError::Value { argument: "columns", found, expected: "whole panels" });
+        }
+        let width = (end / 2).min(intermediate).saturating_sub(start / 2);
+        let (m, out_stride) = (self.check(width, out.len())?, self.out_stride.unwrap_or(width));
+        let (out, first_column) = (SharedPointer::new(out), start);
+        self.run_epilogue(isa, m, &Gated { isa, activation, out, out_stride, first_column, intermediate });
+        Ok(())
+    }
+
+    /// Computes the product and hands its sums to an epilogue: a panel at a time on tiles, else a block.
+    fn run_epilogue(&self, isa: Isa, m: usize, epilogue: &dyn Epilogue) {
+        self.for_each_block(isa, m, |x, rows, columns| {
+            if Self::runs_on_tiles(isa) {
+                let unused = (std::ptr::null_mut(), 0);
+                self.run_block(isa, (x, rows), columns, Store::Overwrite, unused, Some(epilogue));
+                return;
+            }
+            let width = columns.len();
+            with_words(rows.len() * width, |sums| {
+                let sums = as_f32(sums);
+                let out = (sums.as_mut_ptr(), width);
+                self.run_block(isa, (x, rows.clone()), columns.clone(), Store::Overwrite, out, None);
+                // SAFETY: blocks have disjoint rows and columns.
+                unsafe { epilogue.apply(rows, columns, sums, width) };
+            });
+        });
+    }
+
+    /// Calls `f` with the input, the rows and the columns of each block of a product of `m` rows, on all cores.
+    fn for_each_block(&self, isa: Isa, m: usize, f: impl Fn(RowBytes<'_>, Range<usize>, Range<usize>) + Sync) {
+        if m == 0 || self.columns.is_empty() {
+            return;
+        }
+        let k = self.weight.cols();
+        let split = Split::new(m, self.columns.clone(), k, Self::block_rows(isa, k));
+        with_rows::<P, _>(isa, self.x, k, |x| {
+            thread_pool::for_each(split.tasks(), |task| {
+                let (rows, columns) = split.task(task);
+                f(x, rows, columns);
+            });
+        });
+    }
+
+    fn runs_on_tiles(isa: Isa) -> bool {
+        P::ELEMENTS > 1 && isa.has_tiles()
+    }
+
+    fn block_rows(isa: Isa, k: usize) -> usize {
+        if Self::runs_on_tiles(isa) {
+            return tiles::block_rows(k * P::DTYPE_SIZE);
+        }
         if P::IS_QUANTIZED { (BLOCK_WORDS / k.div_ceil(2)).clamp(28, MC) } else { MC }
     }
 
@@ -166,25 +216,22 @@ impl<'a, P: Packing> Gemm<'a, P> {
         columns: Range<usize>,
         store: Store,
         (out, out_stride): (*mut f32, usize),
+        epilogue: Option<&dyn Epilogue>,
     ) {
         let skipped = columns.start - self.columns.start;
         let bias = self.bias.map(|bias| &bias[skipped..][..columns.len()]);
-        let block = Block { x, rows, weight: self.weight, bias, columns, store, out, out_stride };
+        let block = Block { x, rows, weight: self.weight, bias, columns, store, out, out_stride, epilogue };
         P::multiply(isa, block);
     }
 
-    fn out_stride(&self) -> usize {
-        self.out_stride.unwrap_or(self.columns.len())
-    }
-
-    fn check(&self, out_len: usize) -> Result<usize, KernelError> {
+    /// The rows of the product, whose output has `width` columns.
+    fn check(&self, width: usize, out_len: usize) -> Result<usize, KernelError> {
         let m = whole_rows("x", self.weight.cols(), self.x.len())?;
         if self.columns.end > self.weight.rows() {
             let limit = self.weight.rows() + 1;
             return Err(KernelError::Index { argument: "end of the columns", found: self.columns.end, limit });
         }
-        let width = self.columns.len();
-        let out_stride = self.out_stride();
+        let out_stride = self.out_stride.unwrap_or(width);
         if out_stride < width {
             let expected = "at least the columns";
             return Err(KernelError::Value { argument: "out_stride", found: out_stride, expected });

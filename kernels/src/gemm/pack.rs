@@ -7,11 +7,13 @@
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
 use crate::quantization::rows::{QuantizedWeights, quantize_weights};
+use crate::rowwise::activation::GROUP;
 use crate::runtime::huge_pages::HugePages;
 use crate::simd::Format;
 use crate::tiles;
 use rayon::prelude::*;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Columns of a panel of packed B: rows of W whose products are computed together. A multiple of NR.
 pub const PANEL: usize = 32;
@@ -25,8 +27,50 @@ pub struct PackedMatrix<P> {
     words: HugePages,
     n: usize,
     k: usize,
+    order: Order,
     quantized: Quantized,
     packing: PhantomData<P>,
+}
+
+/// The order of the rows in the panels.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// As pushed.
+    Pushed,
+    /// Half of each panel for gate rows, which are pushed first, and half for the up rows of the same columns.
+    Gated {
+        /// Gate rows, and as many up rows.
+        intermediate: usize,
+    },
+}
+
+impl Order {
+    /// The rows of a panel that are pushed in `pushed`, each with its column of the panel.
+    fn rows_of(self, panel: usize, pushed: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let halves = match self {
+            Self::Pushed => [(panel * PANEL..(panel + 1) * PANEL, 0), (0..0, 0)],
+            Self::Gated { intermediate } => {
+                let gates = panel * GROUP..((panel + 1) * GROUP).min(intermediate);
+                let ups = gates.start + intermediate..gates.end + intermediate;
+                [(gates, 0), (ups, GROUP)]
+            }
+        };
+        halves.into_iter().flat_map(move |(rows, column)| {
+            let start = rows.start;
+            (start.max(pushed.start)..rows.end.min(pushed.end)).map(move |row| (row, column + row - start))
+        })
+    }
+
+    /// The column of the product that a pushed row becomes.
+    fn column_of(self, row: usize) -> usize {
+        match self {
+            Self::Pushed => row,
+            Self::Gated { intermediate } => {
+                let (row, half) = if row < intermediate { (row, 0) } else { (row - intermediate, GROUP) };
+                row / GROUP * PANEL + half + row % GROUP
+            }
+        }
+    }
 }
 
 /// Scales and statistics of quantized rows; empty for other formats.
@@ -51,9 +95,27 @@ impl<P: Format> PackedMatrix<P> {
         builder.finish()
     }
 
-    /// n: rows of W, columns of the product.
+    /// n: rows of W, columns of the product. A gated matrix is rounded up to whole panels.
     pub fn rows(&self) -> usize {
         self.n
+    }
+
+    /// Rows that were pushed.
+    pub fn pushed_rows(&self) -> usize {
+        self.intermediate().map_or(self.n, |intermediate| 2 * intermediate)
+    }
+
+    /// Gate rows of a gated matrix, and as many up rows.
+    pub fn intermediate(&self) -> Option<usize> {
+        match self.order {
+            Order::Pushed => None,
+            Order::Gated { intermediate } => Some(intermediate),
+        }
+    }
+
+    /// The column of the product that a pushed row becomes.
+    pub fn column_of(&self, row: usize) -> usize {
+        self.order.column_of(row)
     }
 
     /// k: columns of W, columns of the input.
@@ -61,9 +123,10 @@ impl<P: Format> PackedMatrix<P> {
         self.k
     }
 
-    /// The weights of a row after packing (rounded or quantized), `[k]`.
+    /// The weights of a pushed row after packing (rounded or quantized), `[k]`.
     #[doc(hidden)]
     pub fn unpack_row(&self, row: usize) -> Vec<f32> {
+        let row = self.order.column_of(row);
         let panel = self.panel(row / PANEL);
         let weight = |i: usize| {
             let word = panel[i / P::ELEMENTS * PANEL + row % PANEL];
@@ -120,6 +183,19 @@ impl<P: Format> PackedMatrixBuilder<P> {
     /// # Errors
     /// If `k` is 0 or too large for the format, or there is not enough memory.
     pub fn new(n: usize, k: usize) -> Result<Self, KernelError> {
+        Self::in_order(Order::Pushed, n, k)
+    }
+
+    /// An empty matrix of a gated block, `[2 * intermediate, k]`: the gate rows are pushed first, then the up rows.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn gated(intermediate: usize, k: usize) -> Result<Self, KernelError> {
+        let n = intermediate.div_ceil(GROUP).saturating_mul(PANEL);
+        Self::in_order(Order::Gated { intermediate }, n, k)
+    }
+
+    fn in_order(order: Order, n: usize, k: usize) -> Result<Self, KernelError> {
         if k == 0 {
             return Err(KernelError::Value { argument: "k", found: 0, expected: "positive" });
         }
@@ -127,10 +203,13 @@ impl<P: Format> PackedMatrixBuilder<P> {
             return Err(KernelError::Index { argument: "k of a quantized matrix", found: k, limit: MAX_QUANTIZED + 1 });
         }
         let words = HugePages::new(n.div_ceil(PANEL).saturating_mul(row_words::<P>(k) * PANEL))?;
-        Ok(Self {
-            matrix: PackedMatrix { words, n, k, quantized: Quantized::default(), packing: PhantomData },
-            filled: 0,
-        })
+        let mut quantized = Quantized::default();
+        if P::IS_QUANTIZED {
+            quantized.scales.resize(n, 0.0);
+            quantized.totals.resize(n, 0);
+            quantized.error_squares.resize(n, 0.0);
+        }
+        Ok(Self { matrix: PackedMatrix { words, n, k, order, quantized, packing: PhantomData }, filled: 0 })
     }
 
     /// Appends rows, `[any, k]`, rounded to the matrix's type or quantized.
@@ -166,24 +245,25 @@ impl<P: Format> PackedMatrixBuilder<P> {
         count: usize,
         pack: impl Fn(&mut [u32], usize, usize) -> QuantizedWeights + Sync,
     ) -> Result<(), KernelError> {
-        let n = self.matrix.n;
-        let (start, end) = (self.filled, self.filled + count);
-        if end > n {
-            return Err(KernelError::Index { argument: "rows of the matrix", found: end, limit: n + 1 });
+        let (start, end, order) = (self.filled, self.filled + count, self.matrix.order);
+        if end > self.matrix.pushed_rows() {
+            let limit = self.matrix.pushed_rows() + 1;
+            return Err(KernelError::Index { argument: "rows of the matrix", found: end, limit });
         }
         let panel_words = self.matrix.row_words() * PANEL;
         let panels = self.matrix.words.words_mut().par_chunks_exact_mut(panel_words).enumerate();
-        let packed =
-            panels.skip(start / PANEL).take(end.div_ceil(PANEL) - start / PANEL).flat_map_iter(|(p, panel)| {
-                let rows = (p * PANEL).max(start)..((p + 1) * PANEL).min(end);
-                rows.map(|row| pack(panel, row - start, row % PANEL)).collect::<Vec<_>>()
-            });
+        let packed = panels.flat_map_iter(|(p, panel)| {
+            let rows = order.rows_of(p, start..end);
+            rows.map(|(row, column)| (p * PANEL + column, pack(panel, row - start, column))).collect::<Vec<_>>()
+        });
         if P::IS_QUANTIZED {
-            let rows: Vec<QuantizedWeights> = packed.collect();
+            let rows: Vec<(usize, QuantizedWeights)> = packed.collect();
             let quantized = &mut self.matrix.quantized;
-            quantized.scales.extend(rows.iter().map(|row| row.scale));
-            quantized.totals.extend(rows.iter().map(|row| row.total));
-            quantized.error_squares.extend(rows.iter().map(|row| row.error_squares));
+            for (column, row) in rows {
+                quantized.scales[column] = row.scale;
+                quantized.totals[column] = row.total;
+                quantized.error_squares[column] = row.error_squares;
+            }
         } else {
             packed.for_each(drop);
         }
@@ -196,7 +276,7 @@ impl<P: Format> PackedMatrixBuilder<P> {
     /// # Errors
     /// If fewer than `n` rows were pushed.
     pub fn finish(self) -> Result<PackedMatrix<P>, KernelError> {
-        check_len("rows of the matrix", self.matrix.n, self.filled)?;
+        check_len("rows of the matrix", self.matrix.pushed_rows(), self.filled)?;
         Ok(self.matrix)
     }
 }

@@ -26,7 +26,8 @@ impl PackedMatrix<Int8> {
     pub fn quantization_error(&self, x: &[f32]) -> Result<f64, KernelError> {
         let k = self.cols();
         let rows = whole_rows("x", k, x.len())?;
-        let columns: Vec<usize> = (0..self.rows()).step_by(self.rows().div_ceil(COLUMNS).max(1)).collect();
+        let pushed = self.pushed_rows();
+        let columns: Vec<usize> = (0..pushed).step_by(pushed.div_ceil(COLUMNS).max(1)).collect();
         let weights: Vec<f32> = columns.iter().flat_map(|&column| self.unpack_row(column)).collect();
         let weights = PackedMatrix::<f32>::pack(&weights, columns.len(), k)?;
         let x: Vec<f32> =
@@ -43,7 +44,8 @@ impl PackedMatrix<Int8> {
         Gemm::new(&x, &weights).run(&mut product)?;
         Gemm::new(&changes, &weights).run(&mut change)?;
         let squares = |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-        let of_weights: f64 = columns.iter().map(|&column| self.quantized().error_squares[column] / k as f64).sum();
+        let of_weights: f64 =
+            columns.iter().map(|&row| self.quantized().error_squares[self.column_of(row)] / k as f64).sum();
         let rows = product.chunks_exact(columns.len()).zip(change.chunks_exact(columns.len())).zip(x.chunks_exact(k));
         let errors: Vec<f64> = rows
             .map(|((product, change), x)| (squares(change) + of_weights * squares(x), squares(product)))

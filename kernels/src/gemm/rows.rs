@@ -74,7 +74,7 @@ fn as_bytes<E: Element>(values: &[E]) -> &[u8] {
 }
 
 /// The same bits.
-fn as_bytes_mut(words: &mut [u32]) -> &mut [u8] {
+pub(super) fn as_bytes_mut(words: &mut [u32]) -> &mut [u8] {
     // SAFETY: words have no padding, and all bits are valid for both.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

@@ -348,6 +348,6 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
         let is_first = self.packed.start == 0;
         let sums = &self.scratch.words()[part.columns.start - part.first_column..SUMS];
         // SAFETY: the caller's duty; rows and columns of a register block are in the block.
-        unsafe { self.block.finish::<D::V>(part.row..part.row + rows, part.columns.clone(), is_first, sums, width) };
+        unsafe { self.block.finish::<D::V>(part.row..part.row + rows, part.columns.clone(), is_first, (sums, width)) };
     }
 }

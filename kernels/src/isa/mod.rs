@@ -238,6 +238,16 @@ impl Isa {
         }
     }
 
+    /// Whether products of bf16 and of bytes run on tiles.
+    pub(crate) fn has_tiles(self) -> bool {
+        match self.0 {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Kind::Amx => true,
+            Kind::AmxModel { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn kind(self) -> Kind {
         self.0
     }

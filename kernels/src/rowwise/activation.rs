@@ -117,7 +117,7 @@ impl Activation {
         for_row_blocks(out, PIECE, |first, out| {
             let x = &x[first * PIECE..][..out.len()];
             let (width, out) = (x.len(), out.as_mut_ptr());
-            simd::run(isa, Rows { activation: self, x, width, out, out_stride: width });
+            simd::run(isa, Rows { activation: self, x, stride: width, rows: 1, width, out, out_stride: width });
         });
         Ok(())
     }
@@ -151,8 +151,10 @@ impl Activation {
 /// Some rows.
 pub(crate) struct Rows<'a, E> {
     pub(crate) activation: Activation,
-    /// `[rows, width]`
+    /// Rows of `width` values, `stride` apart.
     pub(crate) x: &'a [f32],
+    pub(crate) stride: usize,
+    pub(crate) rows: usize,
     pub(crate) width: usize,
     /// The address of the first row; rows are `out_stride` apart, and only the caller writes them.
     pub(crate) out: *mut E,
@@ -162,13 +164,51 @@ pub(crate) struct Rows<'a, E> {
 impl<E: Element> Operation for Rows<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Self { activation, x, width, out, out_stride } = self;
-        for_each_activation!(activation, KIND => for (row, x) in x.chunks_exact(width.max(1)).enumerate() {
+        let Self { activation, x, stride, rows, width, out, out_stride } = self;
+        for_each_activation!(activation, KIND => for row in 0..rows {
+            let x = &x[row * stride..][..width];
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set and the rows of `out` are the caller's duty; vectors are within rows of `width`.
                 unsafe {
                     let activated = KIND.of::<S::V>(S::V::loadu_up_to(x.as_ptr().add(i), count));
                     activated.store_elements(out.add(row * out_stride + i), count);
+                }
+            });
+        });
+    }
+}
+
+/// Gates and ups that lie next to each other by [`GROUP`].
+pub(crate) const GROUP: usize = 16;
+
+/// Some rows of a gated activation: `[gates 0..16 | ups 0..16 | gates 16..32 | ups 16..32 ...]` becomes `activation(gate) * up`.
+pub(crate) struct GatedRows<'a, E> {
+    pub(crate) activation: Activation,
+    /// Rows of whole pairs of groups, `stride` apart.
+    pub(crate) x: &'a [f32],
+    pub(crate) stride: usize,
+    pub(crate) rows: usize,
+    /// Columns of the output.
+    pub(crate) width: usize,
+    /// The address of the first row; rows are `out_stride` apart, and only the caller writes them.
+    pub(crate) out: *mut E,
+    pub(crate) out_stride: usize,
+}
+
+impl<E: Element> Operation for GatedRows<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        const { assert!(GROUP.is_multiple_of(<S::V as Vector>::LANES), "vectors are within groups") };
+        let Self { activation, x, stride, rows, width, out, out_stride } = self;
+        for_each_activation!(activation, KIND => for row in 0..rows {
+            let x = &x[row * stride..][..2 * width.next_multiple_of(GROUP)];
+            for_vectors::<S::V>(width, |i, count| {
+                // SAFETY: the instruction set and the rows of `out` are the caller's duty; a vector is within a group, whose gates and
+                // ups are in `x`.
+                unsafe {
+                    let gate = x.as_ptr().add(i / GROUP * 2 * GROUP + i % GROUP);
+                    let (gate, up) = (S::V::loadu_up_to(gate, count), S::V::loadu_up_to(gate.add(GROUP), count));
+                    KIND.of::<S::V>(gate).mul(up).store_elements(out.add(row * out_stride + i), count);
                 }
             });
         });

@@ -83,6 +83,15 @@ impl Tiles for Hardware {
     }
 
     #[inline(always)]
+    unsafe fn tileloaddt1<const T: usize>(&mut self, from: *const u8, stride: usize) {
+        // SAFETY: as above.
+        unsafe {
+            asm!("tileloaddt1 tmm{}, [{} + {}*1]", const T, in(reg) from, in(reg) stride,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+
+    #[inline(always)]
     unsafe fn tilestored<const T: usize>(&mut self, to: *mut u8, stride: usize) {
         // SAFETY: a value exists, so the tiles are configured; the rows may be written, by the caller's duty.
         unsafe {
@@ -133,6 +142,7 @@ mod tests {
             tiles.tilezero::<2>();
             tiles.tileloadd::<4>(from, stride);
             tiles.tileloadd::<7>(from, stride);
+            tiles.tileloaddt1::<6>(from, stride);
             tiles.tdpbf16ps::<2, 4, 7>();
             tiles.tdpbusd::<3, 5, 6>();
             tiles.tilestored::<2>(to, stride);
@@ -167,6 +177,7 @@ mod tests {
             (Mnemonic::Tilezero, vec![TMM2]),
             (Mnemonic::Tileloadd, vec![TMM4]),
             (Mnemonic::Tileloadd, vec![TMM7]),
+            (Mnemonic::Tileloaddt1, vec![TMM6]),
             (Mnemonic::Tdpbf16ps, vec![TMM2, TMM4, TMM7]),
             (Mnemonic::Tdpbusd, vec![TMM3, TMM5, TMM6]),
             (Mnemonic::Tilestored, vec![TMM2]),
@@ -174,11 +185,10 @@ mod tests {
         ];
         assert_eq!(found, expected);
         // Rows lie one stride apart, without a factor or an offset.
-        for moved in
-            instructions.iter().filter(|it| matches!(it.mnemonic(), Mnemonic::Tileloadd | Mnemonic::Tilestored))
-        {
+        const MOVES: [Mnemonic; 3] = [Mnemonic::Tileloadd, Mnemonic::Tileloaddt1, Mnemonic::Tilestored];
+        for moved in instructions.iter().filter(|it| MOVES.contains(&it.mnemonic())) {
             let at = (moved.memory_base(), moved.memory_index_scale(), moved.memory_displacement64());
-            let base = if moved.mnemonic() == Mnemonic::Tileloadd { RDI } else { RSI };
+            let base = if moved.mnemonic() == Mnemonic::Tilestored { RSI } else { RDI };
             assert_eq!((at, moved.memory_index()), ((base, 1, 0), RDX));
         }
     }

@@ -20,9 +20,23 @@ pub(crate) struct TileRows {
     pub(crate) tile: usize,
 }
 
+/// The operands' lines that a product leaves in L1 because they are read again soon. The others are read past it.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    /// Steps of the rows, from the first.
+    pub(crate) row_steps: usize,
+    /// Whether all columns are.
+    pub(crate) columns: bool,
+}
+
+impl Kept {
+    /// All lines.
+    pub(crate) const ALL: Self = Self { row_steps: usize::MAX, columns: true };
+}
+
 /// Sums the products of `ROWS_` row tiles and `COLUMNS_` column tiles, each 1 or 2, over `steps` of 16 words: of bytes if
 /// `IS_INT8`, else of pairs of bf16. The sums of the first row tile are in tiles 0 and 1, the sums of the second in 2 and 3. A
-/// tile's sums do not depend on the other tiles.
+/// tile's sums do not depend on the other tiles. Calls `between` after each step; its instructions run while the tiles multiply.
 ///
 /// # Safety
 /// The rows may be read, and at `b` a line of [`LINE`] words for each word of each step.
@@ -32,6 +46,8 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
     a: TileRows,
     b: *const u32,
     steps: usize,
+    kept: Kept,
+    mut between: impl FnMut(),
 ) {
     tiles.tilezero::<0>();
     if COLUMNS_ == 2 {
@@ -48,13 +64,13 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
         unsafe {
             let rows = a.start.add(step * a.step);
             let columns = b.add(step * ROWS * LINE).cast::<u8>();
-            tiles.tileloadd::<4>(rows, a.row);
-            tiles.tileloadd::<6>(columns, LINE_BYTES);
+            load::<T, 4>(tiles, rows, a.row, step < kept.row_steps);
+            load::<T, 6>(tiles, columns, LINE_BYTES, kept.columns);
             if ROWS_ == 2 {
-                tiles.tileloadd::<5>(rows.add(a.tile), a.row);
+                load::<T, 5>(tiles, rows.add(a.tile), a.row, step < kept.row_steps);
             }
             if COLUMNS_ == 2 {
-                tiles.tileloadd::<7>(columns.add(ROW_BYTES), LINE_BYTES);
+                load::<T, 7>(tiles, columns.add(ROW_BYTES), LINE_BYTES, kept.columns);
             }
         }
         add::<T, 0, 4, 6, IS_INT8>(tiles);
@@ -66,6 +82,21 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
             if COLUMNS_ == 2 {
                 add::<T, 3, 5, 7, IS_INT8>(tiles);
             }
+        }
+        between();
+    }
+}
+
+/// # Safety
+/// As [`Tiles::tileloadd`].
+#[inline(always)]
+unsafe fn load<T: Tiles, const TILE: usize>(tiles: &mut T, from: *const u8, stride: usize, is_kept: bool) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        if is_kept {
+            tiles.tileloadd::<TILE>(from, stride);
+        } else {
+            tiles.tileloaddt1::<TILE>(from, stride);
         }
     }
 }

@@ -29,6 +29,15 @@ pub trait Tiles {
     /// They may be read.
     unsafe fn tileloadd<const T: usize>(&mut self, from: *const u8, stride: usize);
 
+    /// [`tileloadd`](Self::tileloadd) with the hint to leave the lines in L2, so that they do not displace others from L1.
+    ///
+    /// # Safety
+    /// As [`tileloadd`](Self::tileloadd).
+    unsafe fn tileloaddt1<const T: usize>(&mut self, from: *const u8, stride: usize) {
+        // SAFETY: the caller's duty.
+        unsafe { self.tileloadd::<T>(from, stride) }
+    }
+
     /// Writes the rows of tile `T`, `stride` bytes apart.
     ///
     /// # Safety

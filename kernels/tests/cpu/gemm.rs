@@ -99,6 +99,66 @@ fn an_activated_product_is_the_activation_of_the_product() {
     }
 }
 
+/// The gated product is the gated activation of the product with gates and ups, bit for bit, and so are its ranges of panels.
+fn check_gated_gemm<P: Packing, O: Element>(seed: u64, m: usize, intermediate: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let weight: Vec<f32> = random(rng, 2 * intermediate * k);
+    let plain = PackedMatrix::<P>::pack(&weight, 2 * intermediate, k).unwrap();
+    let mut gated = PackedMatrixBuilder::<P>::gated(intermediate, k).unwrap();
+    // In two pieces that do not end with a panel or with the gates.
+    let (first, rest) = weight.split_at(rng.random_range(0..2 * intermediate) * k);
+    gated.push(first).unwrap();
+    gated.push(rest).unwrap();
+    let gated = gated.finish().unwrap();
+    let (x, bias) = (random::<P::Input>(rng, m * k), random::<f32>(rng, 2 * intermediate));
+    let mut gated_bias = vec![0.0; gated.rows()];
+    for (row, &value) in bias.iter().enumerate() {
+        assert_eq!(gated.unpack_row(row), plain.unpack_row(row));
+        gated_bias[gated.column_of(row)] = value;
+    }
+    let middle = gated.rows() / PANEL / 2 * PANEL;
+    for isa in all_isas() {
+        let mut product = vec![0.0; m * 2 * intermediate];
+        Gemm { bias: Some(&bias), ..Gemm::new(&x, &plain) }.run_with(isa, &mut product).unwrap();
+        for kind in [Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu] {
+            let [mut expected, mut out] = [7.0, 8.0].map(|fill| vec![O::from_f32(fill); m * intermediate]);
+            activate_mul_with(isa, kind, &product, intermediate, &mut expected).unwrap();
+            for columns in [0..middle, middle..gated.rows()] {
+                let bias = Some(&gated_bias[columns.clone()]);
+                let out_stride = Some(intermediate);
+                let (start, end) = (columns.start / 2, (columns.end / 2).min(intermediate));
+                let out = &mut out[start..];
+                let len = if start == end { 0 } else { (m - 1) * intermediate + end - start };
+                let gemm = Gemm { columns, bias, out_stride, ..Gemm::new(&x, &gated) };
+                gemm.run_gated_with(isa, kind, &mut out[..len]).unwrap();
+            }
+            assert_eq!(bits(&out), bits(&expected), "{isa} {kind:?} m {m} intermediate {intermediate} k {k}");
+        }
+    }
+}
+
+#[test]
+fn a_gated_product_is_the_gated_activation_of_the_product() {
+    for (seed, (m, n, k)) in (0..).zip([(1, 1, 1), (1, 150, 40), (15, 35, 641), (33, 64, 1300), (400, 200, 30)]) {
+        check_gated_gemm::<f32, f32>(seed, m, n, k);
+        check_gated_gemm::<bf16, bf16>(seed, m, n, k);
+        check_gated_gemm::<Int8, f32>(seed, m, n, k);
+    }
+}
+
+#[test]
+fn a_gated_product_needs_a_gated_weight_and_whole_panels() {
+    let (x, weight) = (vec![1.0; 4], vec![1.0; 40 * 4]);
+    let plain = PackedMatrix::<f32>::pack(&weight, 40, 4).unwrap();
+    let error = Gemm::new(&x, &plain).run_gated(Activation::Silu, &mut [0.0; 20]).unwrap_err();
+    assert!(error.to_string().contains("gated"), "{error}");
+    let mut gated = PackedMatrixBuilder::<f32>::gated(20, 4).unwrap();
+    gated.push(&weight).unwrap();
+    let gated = gated.finish().unwrap();
+    let error = Gemm { columns: 0..20, ..Gemm::new(&x, &gated) }.run_gated(Activation::Silu, &mut [0.0; 10]);
+    assert!(error.unwrap_err().to_string().contains("whole panels"));
+}
+
 fn check_gemm_non_finite<A: Float>() {
     let (m, n, k) = (30, 40, 50);
     let rng = &mut rng(5);

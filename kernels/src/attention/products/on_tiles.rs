@@ -7,7 +7,7 @@ use super::{Factors, Products, WeighedValues, WeightedSums};
 use crate::attention::item::KEYS;
 use crate::runtime::scratch::Line;
 use crate::simd::{MAX_LANES, Vector};
-use crate::tiles::{COLUMNS, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
+use crate::tiles::{COLUMNS, Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
 use half::bf16;
 use std::marker::PhantomData;
 
@@ -47,7 +47,7 @@ impl<T: Tiles, V: Vector> OnTiles<T, V> {
         let b = b[..steps * COLUMNS * LINE].as_ptr();
         macro_rules! multiply {
             ($rows:literal, $columns:literal) => {{
-                multiply::<T, $rows, $columns, false>(&mut self.tiles, a, b, steps);
+                multiply::<T, $rows, $columns, false>(&mut self.tiles, a, b, steps, Kept::ALL, || ());
                 store::<T, $rows, $columns>(&mut self.tiles, to.cast(), LINE * size_of::<u32>());
             }};
         }
