@@ -5,6 +5,7 @@
 //! adapter are skipped.
 
 use super::buffers::{Name, Workspace};
+use super::feed_forward::joins_gate_and_up;
 use super::loader::Loader;
 use crate::config::AdaptersConfig;
 use crate::config::adapters::{first_factor, second_factor};
@@ -172,6 +173,20 @@ impl WordFactors {
 }
 
 impl Loader<'_> {
+    /// The input of a feed-forward block: a gated layer where its activation is part of the product, which a block with adapters and a
+    /// GPU compute separately.
+    pub(super) fn feed_forward_input(
+        &self,
+        parts: &[MatrixSlice],
+        in_features: usize,
+        bias: bool,
+    ) -> LoadResult<Projection> {
+        if joins_gate_and_up(self.config, self.target) {
+            return Ok(Projection { linear: self.gated_linear(parts, in_features, bias)?, factors: None });
+        }
+        self.projection(parts, in_features, bias)
+    }
+
     /// A linear layer, with its adapters if the model has any.
     pub(super) fn projection(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> LoadResult<Projection> {
         let linear = self.linear_of(parts, in_features, bias)?;
@@ -253,7 +268,7 @@ impl Loader<'_> {
         };
         let shape = (shape[0], shape[1]);
         let matrix = Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(ops::candle_dtype(dtype))?;
-        Linear::load(self.target, (name, dtype), shape, std::iter::once(Ok(matrix)), None)
+        Linear::load(self.target, (name, dtype), shape, false, std::iter::once(Ok(matrix)), None)
     }
 }
 

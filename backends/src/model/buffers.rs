@@ -1,6 +1,7 @@
 //! Buffers of a forward pass: the single description of their sizes and lifetimes. Allocation and the memory estimate use it, and a test
 //! compares the table in docs/architecture.md with it.
 
+use super::feed_forward::joins_gate_and_up;
 use crate::config::{AdaptersConfig, NormPlacement, TransformerConfig};
 use crate::ops::{Buffer, Target, Yields};
 use candle_core::{DType, Result, Tensor};
@@ -26,7 +27,7 @@ pub(super) enum Name {
     Attended,
     /// Output of attention in ragged space.
     RaggedAttended,
-    /// The gate and up projections of a gated block; the up projection of a plain block with LoRA adapters.
+    /// The gate and up projections of a gated block, unless they are joined; the up projection of a plain block with LoRA adapters.
     GateUp,
     /// Activations of the feed-forward block.
     Activated,
@@ -74,7 +75,7 @@ enum Width {
     Q,
     /// All query, key and value heads.
     Qkv,
-    /// Twice the width of a gated feed-forward block; the width of a plain block with adapters; else 0.
+    /// Twice the width of a gated feed-forward block, unless its projections are joined; the width of a plain block with adapters; else 0.
     GateUp,
     Intermediate,
 }
@@ -174,6 +175,7 @@ impl Sizes {
             q,
             qkv: q + 2 * kv,
             gate_up: match (config.feed_forward.ffn_glu, &config.adapters) {
+                _ if joins_gate_and_up(config, target) => 0,
                 (true, _) => 2 * intermediate,
                 (false, Some(_)) => intermediate,
                 (false, None) => 0,

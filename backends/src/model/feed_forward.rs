@@ -5,7 +5,7 @@ use super::loader::{Loader, Norms, load_linear};
 use crate::config::tensors::slices;
 use crate::config::{ExpertsConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::ops::{Linear, Vector};
+use crate::ops::{Linear, Target, Vector};
 use candle_core::Tensor;
 use prefold_kernels::Activation;
 
@@ -54,6 +54,12 @@ pub(super) struct Expert {
     pub(super) down: Linear,
 }
 
+/// Whether the gate and up projections and the activation of a model's blocks are one operation. A GPU and adapters, whose part is added
+/// before the activation, need their products in memory.
+pub(super) fn joins_gate_and_up(config: &TransformerConfig, target: &Target) -> bool {
+    config.feed_forward.ffn_glu && config.adapters.is_none() && target.is_cpu()
+}
+
 impl FeedForward {
     /// The block of the loader's layer.
     ///
@@ -75,7 +81,11 @@ impl Dense {
     fn load(loader: &Loader<'_>) -> Result<Self> {
         let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
         Ok(Self {
-            input: loader.projection(&loader.config.feed_forward_slices(&loader.prefix), *hidden, config.input_bias)?,
+            input: loader.feed_forward_input(
+                &loader.config.feed_forward_slices(&loader.prefix),
+                *hidden,
+                config.input_bias,
+            )?,
             ffn_glu: config.ffn_glu,
             activation: config.activation,
             down: loader.projection(
@@ -107,7 +117,7 @@ impl Experts {
             let (first, second) = (rows(&ups)?, rows(&downs)?.t()?.contiguous()?);
             let load = |name: &str, shape, matrix| {
                 let name = format!("{name}.{index}");
-                Linear::load(loader.target, (&name, dtype), shape, std::iter::once(Ok(matrix)), None)
+                Linear::load(loader.target, (&name, dtype), shape, false, std::iter::once(Ok(matrix)), None)
             };
             Ok(Expert { up: load(&up, (width, hidden), first)?, down: load(&down, (hidden, width), second)? })
         };

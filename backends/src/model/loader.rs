@@ -51,6 +51,7 @@ impl Loader<'_> {
         }
         Vector::new(weight, self.target)
     }
+
     /// A norm over `width` values, of the model's kind.
     ///
     /// # Errors
@@ -73,6 +74,7 @@ impl Loader<'_> {
             NormPlacement::PrePost => Norms { input: norm(name)?, output: norm(output)?, sum: None },
         })
     }
+
     /// A linear layer of stacked matrices, each with its name and its rows, `[rows, in_features]`.
     ///
     /// # Errors
@@ -80,6 +82,7 @@ impl Loader<'_> {
     pub(super) fn linear(&self, names: &[(&str, usize)], in_features: usize, bias: bool) -> Result<Linear> {
         self.linear_of(&slices(&self.prefix, names), in_features, bias)
     }
+
     /// [`linear`](Self::linear) of parts of matrices.
     ///
     /// # Errors
@@ -87,6 +90,12 @@ impl Loader<'_> {
     pub(super) fn linear_of(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> Result<Linear> {
         load_linear(self.weights, self.target, parts, in_features, bias)
     }
+
+    /// The gate and up projections as one matrix, for [`Linear::forward_gated`].
+    pub(super) fn gated_linear(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> Result<Linear> {
+        load_matrices(self.weights, self.target, parts, (in_features, true), bias)
+    }
+
     /// A table of embeddings, `[rows, embedding size]`, quantized if the target is int8.
     ///
     /// # Errors
@@ -122,6 +131,16 @@ pub(super) fn load_linear(
     in_features: usize,
     bias: bool,
 ) -> Result<Linear> {
+    load_matrices(weights, target, parts, (in_features, false), bias)
+}
+
+fn load_matrices(
+    weights: &Weights,
+    target: &Target,
+    parts: &[MatrixSlice],
+    (in_features, is_gated): (usize, bool),
+    bias: bool,
+) -> Result<Linear> {
     // Before memory is allocated, so that the files bound the sizes in the config.
     for part in parts {
         weights.check(&format!("{}.weight", part.name), &[part.rows, in_features])?;
@@ -144,5 +163,5 @@ pub(super) fn load_linear(
     };
     let biases = bias.then(|| parts.iter().map(vector).collect::<Result<Vec<Vec<f32>>>>()).transpose()?;
     let name = parts.first().map_or("", |part| &part.name);
-    Linear::load(target, (name, dtype), (rows, in_features), matrices, biases.map(|biases| biases.concat()))
+    Linear::load(target, (name, dtype), (rows, in_features), is_gated, matrices, biases.map(|biases| biases.concat()))
 }

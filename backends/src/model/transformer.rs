@@ -340,7 +340,9 @@ impl Pass<'_, '_> {
         let count = residual.dim(0)?;
         let activated = self.space.buffers.rows(Name::Activated, count)?;
         // Rows without an adapter take the same path as the others, so that their bits are the same in any batch.
-        if dense.ffn_glu || dense.input.is_adapted() {
+        if dense.input.linear.is_gated() {
+            dense.input.linear.forward_gated(dense.activation, x, &activated, self.space.yields)?;
+        } else if dense.ffn_glu || dense.input.is_adapted() {
             let input = self.space.buffers.rows(Name::GateUp, count)?;
             dense.input.forward((x, rows), &input, Store::Overwrite, &mut self.space)?;
             if dense.ffn_glu {

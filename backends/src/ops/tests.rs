@@ -88,7 +88,8 @@ fn an_activated_product_is_its_formula() {
     let sums = x.matmul(&weight.t().unwrap()).unwrap().broadcast_add(&bias).unwrap();
     let parts = std::iter::once(Ok(weight));
     let linear =
-        Linear::load(&Target::cpu(Dtype::Float32), ("", Dtype::Float32), (7, 24), parts, Some(values(&bias))).unwrap();
+        Linear::load(&Target::cpu(Dtype::Float32), ("", Dtype::Float32), (7, 24), false, parts, Some(values(&bias)))
+            .unwrap();
     let out = zeros((5, 7));
     linear.forward_activated(Activation::Gelu, &x, &out, free!()).unwrap();
     assert_close(&out, &sums.gelu_erf().unwrap());

@@ -63,10 +63,46 @@ enum Weight {
     Device(Tensor),
 }
 
+impl Weight {
+    /// Columns of the product.
+    fn columns(&self) -> usize {
+        match self {
+            Self::Packed(matrix) => matrix.shape().0,
+            Self::Device(matrix) => matrix.dims()[0],
+        }
+    }
+
+    /// Columns of a gated output; `None` if the layer is not gated.
+    fn intermediate(&self) -> Option<usize> {
+        match self {
+            Self::Packed(matrix) => matrix.intermediate(),
+            Self::Device(_) => None,
+        }
+    }
+
+    /// A value for each row of the unpacked matrix, in the order of the product's columns, with zeros as padding.
+    fn in_columns(&self, values: Vec<f32>) -> Vec<f32> {
+        let Self::Packed(matrix) = self else { return values };
+        let mut columns = vec![0.0; self.columns()];
+        for (row, value) in values.into_iter().enumerate() {
+            if let Some(column) = columns.get_mut(matrix.column_of(row)) {
+                *column = value;
+            }
+        }
+        columns
+    }
+}
+
 /// A packed matrix of any format.
 trait Packed: Debug + Send + Sync {
-    /// `[out_features, in_features]`
+    /// `[columns of the product, in_features]`
     fn shape(&self) -> (usize, usize);
+
+    /// Columns of the output of [`forward_gated`](Linear::forward_gated); `None` for a matrix that is not gated.
+    fn intermediate(&self) -> Option<usize>;
+
+    /// The column of the product that a row of the unpacked matrix becomes.
+    fn column_of(&self, row: usize) -> usize;
 
     /// The product with `x`, which has the format's input type.
     fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()>;
@@ -96,6 +132,14 @@ impl Packed for Quantized {
         (self.0.rows(), self.0.cols())
     }
 
+    fn intermediate(&self) -> Option<usize> {
+        self.0.intermediate()
+    }
+
+    fn column_of(&self, row: usize) -> usize {
+        self.0.column_of(row)
+    }
+
     fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
         multiply(&self.0, op, slice(x)?, out)
     }
@@ -108,6 +152,14 @@ impl Packed for Quantized {
 impl<P: Float + WithDType> Packed for PackedMatrix<P> {
     fn shape(&self) -> (usize, usize) {
         (self.rows(), self.cols())
+    }
+
+    fn intermediate(&self) -> Option<usize> {
+        self.intermediate()
+    }
+
+    fn column_of(&self, row: usize) -> usize {
+        self.column_of(row)
     }
 
     fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
@@ -134,6 +186,14 @@ impl Packed for Rounding {
         (self.0.rows(), self.0.cols())
     }
 
+    fn intermediate(&self) -> Option<usize> {
+        self.0.intermediate()
+    }
+
+    fn column_of(&self, row: usize) -> usize {
+        self.0.column_of(row)
+    }
+
     fn multiply(&self, op: &LinearOp<'_>, x: CpuTensor<'_>, out: CpuOutput<'_>) -> Result<()> {
         multiply(&self.0, op, slice(x)?, out)
     }
@@ -152,16 +212,25 @@ fn multiply<P: Packing>(weight: &PackedMatrix<P>, op: &LinearOp<'_>, x: &[P::Inp
             let (out, out_stride) = strided_mut::<T>(out)?;
             Gemm { out_stride: Some(out_stride), ..gemm }.run_activated(activation, out)
         }),
+        Epilogue::Gate(activation) => with_element!(out.0, T => {
+            let (out, out_stride) = strided_mut::<T>(out)?;
+            Gemm { out_stride: Some(out_stride), ..gemm }.run_gated(activation, out)
+        }),
     };
     computed.map_err(kernel_error)
 }
 
-/// Packs matrices one below the other.
+/// Packs matrices one below the other; of a gated block, the gate rows first.
 fn pack<P: Packing>(
     (out_features, in_features): (usize, usize),
+    is_gated: bool,
     parts: impl Iterator<Item = LoadResult<Tensor>>,
 ) -> LoadResult<PackedMatrix<P>> {
-    let mut matrix = PackedMatrixBuilder::<P>::new(out_features, in_features)?;
+    let mut matrix = if is_gated {
+        PackedMatrixBuilder::<P>::gated(out_features / 2, in_features)?
+    } else {
+        PackedMatrixBuilder::<P>::new(out_features, in_features)?
+    };
     for part in parts {
         push(&mut matrix, &part?)?;
     }
@@ -177,6 +246,7 @@ fn push<P: Packing>(matrix: &mut PackedMatrixBuilder<P>, rows: &Tensor) -> Resul
 impl Linear {
     /// Packs or uploads matrices `[any, in_features]`, one below the other; `shape` is the shape of the whole. A CPU takes them one at a
     /// time. The type is the target's or, for skipped layers of an int8 target, bfloat16. The layer has the name of its first matrix.
+    /// A gated layer has as many gate rows as up rows, in this order, and on a CPU only [`forward_gated`](Self::forward_gated).
     ///
     /// # Errors
     /// A matrix cannot be read or has another shape, rows are missing, or the device has no room.
@@ -184,6 +254,7 @@ impl Linear {
         target: &Target,
         (name, dtype): (&str, Dtype),
         shape: (usize, usize),
+        is_gated: bool,
         parts: impl Iterator<Item = LoadResult<Tensor>>,
         bias: Option<Vec<f32>>,
     ) -> LoadResult<Self> {
@@ -193,15 +264,17 @@ impl Linear {
                 let parts = parts.collect::<LoadResult<Vec<_>>>()?;
                 Weight::Device(target.upload(&Tensor::cat(&parts, 0)?.reshape(shape)?)?)
             }
-            Dtype::Float32 => Weight::Packed(Box::new(pack::<f32>(shape, parts)?)),
-            Dtype::Bfloat16 if target.dtype() == Dtype::Int8 => Weight::Packed(Box::new(Rounding(pack(shape, parts)?))),
-            Dtype::Bfloat16 => Weight::Packed(Box::new(pack::<bf16>(shape, parts)?)),
-            Dtype::Int8 => Weight::Packed(Box::new(Quantized(pack(shape, parts)?))),
+            Dtype::Float32 => Weight::Packed(Box::new(pack::<f32>(shape, is_gated, parts)?)),
+            Dtype::Bfloat16 if target.dtype() == Dtype::Int8 => {
+                Weight::Packed(Box::new(Rounding(pack(shape, is_gated, parts)?)))
+            }
+            Dtype::Bfloat16 => Weight::Packed(Box::new(pack::<bf16>(shape, is_gated, parts)?)),
+            Dtype::Int8 => Weight::Packed(Box::new(Quantized(pack(shape, is_gated, parts)?))),
             Dtype::Float16 => {
                 return Err(LoadError::Compute("float16 weights cannot be packed for a CPU".to_owned()));
             }
         };
-        let bias = bias.map(|bias| Vector::new(bias, target)).transpose()?;
+        let bias = bias.map(|bias| Vector::new(weight.in_columns(bias), target)).transpose()?;
         Ok(Self::new(target.full_name(name), weight, bias))
     }
 
@@ -223,12 +296,15 @@ impl Linear {
     pub(crate) fn kept_in_bfloat16(&self) -> Option<&str> {
         matches!(&self.weight, Weight::Packed(matrix) if matrix.is_kept()).then_some(&self.name)
     }
-    /// Columns of the layer's output.
+
+    /// Columns of the product.
     pub(crate) fn out_features(&self) -> usize {
-        match &self.weight {
-            Weight::Packed(matrix) => matrix.shape().0,
-            Weight::Device(matrix) => matrix.dims()[0],
-        }
+        self.weight.columns()
+    }
+
+    /// Whether [`forward_gated`](Self::forward_gated) is the only product of this layer.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.weight.intermediate().is_some()
     }
 
     /// Writes `x W^T + b` to `out`, or adds it.
@@ -259,6 +335,17 @@ impl Linear {
         self.run(0..self.out_features(), Epilogue::Activate(activation), x, out, yields)
     }
 
+    /// Writes `activation(gate) * up` of a [gated](Self::is_gated) layer to `out`, which may be of an activation type.
+    pub(crate) fn forward_gated(
+        &self,
+        activation: Activation,
+        x: &Tensor,
+        out: &Tensor,
+        yields: &mut Yields<'_>,
+    ) -> Result<()> {
+        self.run(0..self.out_features(), Epilogue::Gate(activation), x, out, yields)
+    }
+
     /// Splits a long product by rows as far as that costs nothing, and then by columns, for which rows are packed again.
     fn run(
         &self,
@@ -278,7 +365,7 @@ impl Linear {
             return yields.run("linear", || out.inplace_op2(&x, &InPlace(op)));
         }
         let (rows, panels) = (x.dim(0)?, op.columns.len().div_ceil(PANEL));
-        if out.dims2()? != (rows, op.columns.len()) {
+        if out.dims2()? != (rows, op.out_columns().len()) {
             candle_core::bail!("linear: output {:?} of {rows} rows, columns {:?}", out.shape(), op.columns);
         }
         let most = self.pace.parts(panels as f64 * self.panel_work(rows));
@@ -299,9 +386,9 @@ impl Linear {
             let share = (self.pace.share(panels as f64 * panel_work) / panel_work).ceil() as usize;
             let part = start..((start / PANEL + share.max(1)) * PANEL).min(columns.end);
             let work = part.len().div_ceil(PANEL) as f64 * panel_work;
-            let out = out.narrow(1, start - columns.start, part.len())?;
             start = part.end;
-            let op = LinearOp { columns: part, ..*op };
+            let (first, op) = (op.out_columns().start, LinearOp { columns: part, ..*op });
+            let out = out.narrow(1, op.out_columns().start - first, op.out_columns().len())?;
             yields.run("linear", || self.pace.measure(work, || out.inplace_op2(x, &InPlace(op))))?;
         }
         Ok(())
@@ -323,11 +410,23 @@ struct LinearOp<'a> {
     epilogue: Epilogue,
 }
 
+impl LinearOp<'_> {
+    /// The columns of the output.
+    fn out_columns(&self) -> Range<usize> {
+        match (self.epilogue, self.linear.weight.intermediate()) {
+            (Epilogue::Gate(_), Some(intermediate)) => self.columns.start / 2..(self.columns.end / 2).min(intermediate),
+            _ => self.columns.clone(),
+        }
+    }
+}
+
 /// Final step of a product.
 #[derive(Debug, Clone, Copy)]
 enum Epilogue {
     Store(Store),
     Activate(Activation),
+    /// The gated activation of a gated layer.
+    Gate(Activation),
 }
 
 impl Operation<1> for LinearOp<'_> {
@@ -338,7 +437,7 @@ impl Operation<1> for LinearOp<'_> {
             candle_core::bail!("linear: the weight is on a GPU, the input on the CPU")
         };
         let (rows, in_features) = dims(x.1)?;
-        if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.shape().1 {
+        if dims(out.1)? != (rows, self.out_columns().len()) || in_features != weight.shape().1 {
             candle_core::bail!("linear: input {:?}, output {:?}, columns {:?}", x.1, out.1, self.columns);
         }
         if MEASURED.get()
@@ -359,6 +458,9 @@ impl Operation<1> for LinearOp<'_> {
         let (rows, in_features) = dims(x.1)?;
         if dims(out.1)? != (rows, self.columns.len()) || in_features != weight.dim(1)? {
             candle_core::bail!("linear: input {:?}, output {:?}, columns {:?}", x.1, out.1, self.columns);
+        }
+        if let Epilogue::Gate(_) = self.epilogue {
+            candle_core::bail!("linear: a GPU has no product with a gated activation");
         }
         let cuda = cuda::of(x.0)?;
         let bias = match &self.linear.bias {

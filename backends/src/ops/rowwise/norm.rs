@@ -30,6 +30,7 @@ impl Norm {
     pub(crate) fn rms(weight: Vector, eps: f32) -> Self {
         Self { weight, kind: Kind::Rms, eps }
     }
+
     /// LayerNorm over as many values as weight and bias have.
     pub(crate) fn layer(weight: Vector, bias: Vector, eps: f32) -> Self {
         Self { weight, kind: Kind::Layer { bias }, eps }
