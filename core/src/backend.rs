@@ -212,6 +212,7 @@ impl Batch {
     pub fn needs_all_tokens(&self) -> bool {
         self.wanted.iter().any(|wanted| wanted.kinds().any(|kind| kind.spec().rows == Rows::Token))
     }
+
     /// Appends a sequence with the outputs that it asks for.
     ///
     /// # Errors

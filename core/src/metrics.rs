@@ -140,6 +140,7 @@ fn error_label(error: &Error) -> &'static str {
         Error::ShuttingDown => "shutting_down",
     }
 }
+
 /// Sets the gauges of the queue: tokens and inputs that wait.
 pub(crate) fn queue(tokens: usize, inputs: usize) {
     gauge!("te_queue_size").set(inputs as f64);
@@ -154,10 +155,12 @@ pub(crate) fn quota(quota: &Quota) {
     gauge!(QUOTA_LIMIT, "quota" => label).set(quota.limit() as f64);
     gauge!(QUOTA_KEYS, "quota" => label).set(accounts as f64);
 }
+
 /// Records the time that a backend waited for a batch.
 pub(crate) fn backend_idle(duration: Duration) {
     histogram!("prefold_backend_idle_duration").record(duration);
 }
+
 /// Records a batch that was computed.
 pub(crate) fn batch(report: &BatchReport, sequences: usize) {
     let &BatchReport { total_tokens, unique_tokens, attention_work_saved, planning, inference, .. } = report;
@@ -178,6 +181,7 @@ pub(crate) fn interruptions(level: Option<Level>, inference: Duration, interrupt
         histogram!(INTERRUPTING, "level" => level.name()).record(inference);
     }
 }
+
 /// Counts the sequences of a failed batch.
 pub(crate) fn failed_sequences(count: usize) {
     counter!("prefold_failed_sequences_total").increment(count as u64);
@@ -189,10 +193,12 @@ pub(crate) fn queue_time(tokens: usize, queue: Duration, delay: Duration) {
     histogram!(QUEUE_BY_SIZE, "tokens" => class).record(queue);
     histogram!(START_DELAY, "tokens" => class).record(delay);
 }
+
 /// Counts truncated inputs.
 pub(crate) fn truncated_inputs(count: usize) {
     counter!("prefold_truncated_inputs_total").increment(count as u64);
 }
+
 /// Records the length of an input in tokens.
 pub(crate) fn input_length(tokens: usize) {
     histogram!("te_request_input_length").record(tokens as f64);

@@ -39,6 +39,7 @@ impl StoredNumbers {
     pub(super) fn new(file: usize, number: Number, TensorHeader { shape, bytes, .. }: TensorHeader) -> Self {
         Self { file, number, shape, bytes }
     }
+
     /// `true` if the stored values are of an integer type.
     pub(super) fn are_integers(&self) -> bool {
         self.number != Number::F64

@@ -257,6 +257,7 @@ impl Encoder {
         }
         Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
     }
+
     /// Checks that the model has an embedding for each token id.
     ///
     /// # Errors

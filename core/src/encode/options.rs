@@ -219,14 +219,17 @@ impl Place {
     pub(crate) fn problem(self, problem: impl Display) -> String {
         self.index.map_or_else(|| problem.to_string(), |index| format!("item {index} {problem}"))
     }
+
     /// An error about an invalid value.
     pub(super) fn invalid(self, problem: impl Display) -> Error {
         Error::invalid(self.field, self.problem(problem))
     }
+
     /// An error about an input with too many tokens.
     pub(super) fn too_long(self, problem: impl Display) -> Error {
         Error::TooLong { field: self.field, problem: self.problem(problem) }
     }
+
     /// An error of the tokenizer.
     pub(crate) fn untokenizable(self, error: impl Display) -> Error {
         Error::Tokenization { field: self.field, problem: self.problem(error) }

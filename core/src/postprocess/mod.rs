@@ -44,6 +44,7 @@ pub(crate) fn rerank_score(output: Output) -> Result<RerankScore, BackendError> 
     }
     Ok(RerankScore { raw, score: sigmoid(raw) })
 }
+
 /// The logits of a sequence, one for each label or token of the head.
 ///
 /// # Errors

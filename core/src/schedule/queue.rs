@@ -351,6 +351,7 @@ impl Queue {
         self.shares.add(entry.ticket, job);
         self.waiting.insert(entry.ticket, Waiting { entry, node, job });
     }
+
     /// Takes an entry out of the queue; its job goes on. `None` if it does not wait.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
         let turn = self.turn(ticket);
@@ -360,6 +361,7 @@ impl Queue {
         self.shares.remove(ticket, waiting.job);
         Some(waiting)
     }
+
     /// Removes an entry that nobody waits for any more, and its part of the job.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         if let Some(Waiting { job, .. }) = self.remove(ticket) {

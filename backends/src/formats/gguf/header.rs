@@ -133,6 +133,7 @@ impl<'a> Header<'a> {
         if key != ALIGNMENT {
             return self.value(kind, 0);
         }
+
         /// The type that the format prescribes.
         const U32: u32 = 4;
         match (kind, self.u32()) {

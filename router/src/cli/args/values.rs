@@ -34,6 +34,7 @@ pub(super) fn seconds(s: &str) -> Result<u64, String> {
 pub(super) fn port(s: &str) -> Result<u16, String> {
     whole::<_, 0, { u16::MAX as u64 }>(s)
 }
+
 /// Parses a number from 0 to 1.
 ///
 /// # Errors
@@ -84,6 +85,7 @@ pub(super) fn task(s: &str) -> Result<Task, String> {
         _ => s.parse::<Task>().map_err(|error| error.to_string()),
     }
 }
+
 /// Parses an attention mode.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ use crate::state::{HttpConfig, SharePrefixes};
 use axum::http::HeaderValue;
 use axum::http::uri::Authority;
 use std::time::Duration;
+
 /// The config of the HTTP server.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use crate::telemetry::log_filter;
 use crate::telemetry::logs::TelemetryConfig;
 use crate::telemetry::traces::TraceConfig;
 use axum::http::Uri;
+
 /// The config of logs and traces.
 ///
 /// # Errors
