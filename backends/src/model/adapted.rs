@@ -4,8 +4,7 @@
 //! others are set to 0. So texts of different adapters share a batch, and a row's result depends on that row alone. Runs of rows without an
 //! adapter are skipped.
 
-use super::buffers::{Name, Workspace};
-use super::feed_forward::joins_gate_and_up;
+use super::buffers::{Name, Workspace, joins_gate_and_up};
 use super::loader::Loader;
 use crate::config::AdaptersConfig;
 use crate::config::adapters::{first_factor, second_factor};

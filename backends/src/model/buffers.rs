@@ -1,7 +1,6 @@
 //! Buffers of a forward pass: the single description of their sizes and lifetimes. Allocation and the memory estimate use it, and a test
 //! compares the table in docs/architecture.md with it.
 
-use super::feed_forward::joins_gate_and_up;
 use crate::config::{AdaptersConfig, NormPlacement, TransformerConfig};
 use crate::ops::{Buffer, Target, Yields};
 use candle_core::{DType, Result, Tensor};
@@ -158,6 +157,12 @@ struct Sizes {
     intermediate: usize,
     projection: DType,
     activation: DType,
+}
+
+/// Whether the gate and up projections and the activation of a model's blocks are one operation. A GPU and adapters, whose part is added
+/// before the activation, need their products in memory.
+pub(super) fn joins_gate_and_up(config: &TransformerConfig, target: &Target) -> bool {
+    config.feed_forward.ffn_glu && config.adapters.is_none() && target.is_cpu()
 }
 
 impl Sizes {

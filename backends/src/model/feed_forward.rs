@@ -5,7 +5,7 @@ use super::loader::{Loader, Norms, load_linear};
 use crate::config::tensors::slices;
 use crate::config::{ExpertsConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::ops::{Linear, Target, Vector};
+use crate::ops::{Linear, Vector};
 use candle_core::Tensor;
 use prefold_kernels::Activation;
 
@@ -52,12 +52,6 @@ pub(super) struct Experts {
 pub(super) struct Expert {
     pub(super) up: Linear,
     pub(super) down: Linear,
-}
-
-/// Whether the gate and up projections and the activation of a model's blocks are one operation. A GPU and adapters, whose part is added
-/// before the activation, need their products in memory.
-pub(super) fn joins_gate_and_up(config: &TransformerConfig, target: &Target) -> bool {
-    config.feed_forward.ffn_glu && config.adapters.is_none() && target.is_cpu()
 }
 
 impl FeedForward {
