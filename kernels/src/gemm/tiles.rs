@@ -28,6 +28,9 @@ const TILE_BYTES: usize = ROWS * ROW_BYTES;
 /// Steps of a pair of row tiles that stay in an L1 of 48 KB, with room for sums and output.
 const KEPT_STEPS: usize = (36 << 10) / (2 * TILE_BYTES);
 
+/// Rows of the panel before that are finished in a step: its few loads and stores fit between the products.
+const ROWS_A_STEP: usize = 8;
+
 /// Words of the sums of a pair of row tiles.
 const SUMS: usize = 2 * ROWS * PANEL;
 
@@ -135,11 +138,10 @@ impl<'a, 'b, P: Format> Pipeline<'a, 'b, P> {
         let steps = self.steps;
         let a = TileRows { start: a, row: ROW_BYTES, step: TILE_BYTES, tile: steps * TILE_BYTES };
         let b = self.block.weight.panel(panel).as_ptr();
-        let kept = Kept { row_steps: KEPT_STEPS, columns: false };
-        let rows_of_step = 8;
+        let kept = Kept { row_steps: KEPT_STEPS, columns: self.block.rows.len() <= 2 * ROWS };
         // SAFETY: the tiles, the instructions and `a` are the caller's duty; a panel has all steps, `sums` has the sums of a panel.
         unsafe {
-            let between = || self.finish_rows::<V>(rows_of_step);
+            let between = || self.finish_rows::<V>(ROWS_A_STEP);
             if P::IS_QUANTIZED {
                 multiply::<T, TILES, 2, true>(tiles, a, b, steps, kept, between);
             } else {

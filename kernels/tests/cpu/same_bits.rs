@@ -103,6 +103,32 @@ fn check_column_parts<P: Packing>(seed: u64, m: usize, n: usize, k: usize) {
     }
 }
 
+/// Rows of a gated product alone, and panels alone.
+fn check_gated<P: Packing, O: Element>(seed: u64, m: usize, intermediate: usize, k: usize) {
+    let rng = &mut rng(seed);
+    let mut packed = PackedMatrixBuilder::<P>::gated(intermediate, k).unwrap();
+    packed.push(&random::<f32>(rng, 2 * intermediate * k)).unwrap();
+    let packed = packed.finish().unwrap();
+    let (x, bias) = (random::<P::Input>(rng, m * k), random::<f32>(rng, packed.rows()));
+    let panel = rng.random_range(0..packed.rows() / PANEL);
+    let columns = panel * PANEL..(panel + 1) * PANEL;
+    let of_panel = columns.start / 2..(columns.end / 2).min(intermediate);
+    for isa in Isa::available() {
+        let run = |x: &[P::Input], columns: std::ops::Range<usize>, width: usize| {
+            let mut out = vec![O::from_f32(7.0); x.len() / k * width];
+            let gemm = Gemm { columns: columns.clone(), bias: Some(&bias[columns]), ..Gemm::new(x, &packed) };
+            gemm.run_gated_with(isa, Activation::Silu, &mut out).unwrap();
+            out
+        };
+        let whole = with_all_pools(|| run(&x, 0..packed.rows(), intermediate));
+        for (x, expected) in x.chunks(k).zip(whole.chunks(intermediate)) {
+            assert_eq!(bits(&run(x, 0..packed.rows(), intermediate)), bits(expected), "{isa} a row alone");
+            let part = run(x, columns.clone(), of_panel.len());
+            assert_eq!(bits(&part), bits(&expected[of_panel.clone()]), "{isa} a panel alone");
+        }
+    }
+}
+
 /// Attention by ranges of its work list, in any order.
 fn check_attention_ranges<F: Float, E: Element>(seed: u64, layout: QkvLayout, window: Option<usize>) {
     let rng = &mut rng(seed);
@@ -330,6 +356,13 @@ proptest! {
     }
 
     #[test]
+    fn gated(seed: u64, m in 1..50_usize, intermediate in 1..150_usize, k in prop_oneof![1..80_usize, 600..1400_usize]) {
+        check_gated::<f32, f32>(seed, m, intermediate, k);
+        check_gated::<bf16, bf16>(seed, m, intermediate, k);
+        check_gated::<Int8, f32>(seed, m, intermediate, k);
+    }
+
+    #[test]
     fn attention_ranges(seed: u64, layout in layouts(), window in windows()) {
         check_attention_ranges::<f32, f32>(seed, layout, window);
         check_attention_ranges::<bf16, f32>(seed, layout, window);
@@ -360,6 +393,9 @@ proptest! {
 fn gemm_of_many_blocks() {
     check_gemm::<f32>(1, 350, 600, 30);
     check_gemm::<bf16>(1, 350, 600, 30);
+    // More bytes than a block on tiles has.
+    check_gemm::<bf16>(1, 350, 70, 1300);
+    check_gated::<bf16, bf16>(1, 350, 40, 1300);
 }
 
 #[test]
