@@ -159,7 +159,7 @@ struct Sizes {
     activation: DType,
 }
 
-/// Whether the gate and up projections and the activation of a model's blocks are one operation. A GPU and adapters, whose part is added
+/// True if the gate and up projections and the activation of a model's blocks are one operation. A GPU and adapters, whose part is added
 /// before the activation, need their products in memory.
 pub(super) fn joins_gate_and_up(config: &TransformerConfig, target: &Target) -> bool {
     config.feed_forward.ffn_glu && config.adapters.is_none() && target.is_cpu()

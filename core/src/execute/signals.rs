@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Marks that there is no such time.
 const NEVER: u64 = u64::MAX;
 
-/// What passes read at their yield points, and when each replica last reached one.
+/// Signals that passes read at their yield points, and the time at which each replica last reached one.
 #[derive(Debug)]
 pub(super) struct Signals {
     /// Origin of the times below, which are in nanoseconds.

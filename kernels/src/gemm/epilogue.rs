@@ -1,4 +1,4 @@
-//! What a product does with its finished sums instead of storing them.
+//! Operations on the finished sums of a product, instead of storing them.
 
 use super::pack::PANEL;
 use crate::element::Element;

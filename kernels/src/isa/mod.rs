@@ -238,7 +238,7 @@ impl Isa {
         }
     }
 
-    /// Whether products of bf16 and of bytes run on tiles.
+    /// True if products of bf16 and of bytes run on tiles.
     pub(crate) fn has_tiles(self) -> bool {
         match self.0 {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -25,7 +25,7 @@ pub(crate) struct TileRows {
 pub(crate) struct Kept {
     /// Steps of the rows, from the first.
     pub(crate) row_steps: usize,
-    /// Whether all columns are.
+    /// True if all columns stay in L1.
     pub(crate) columns: bool,
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 /// Header with a request's priority, by vLLM's name; proxies set it, so it comes before the field.
 const PRIORITY: &str = "x-vllm-priority";
 
-/// What a request's head says. The model is in the body, which the extractors read later.
+/// Content of a request's head. The model is in the body, which the extractors read later.
 pub(crate) struct Head {
     app: App,
     account: Account,

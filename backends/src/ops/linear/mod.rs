@@ -98,7 +98,7 @@ impl Linear {
         self.weight.columns()
     }
 
-    /// Whether [`forward_gated`](Self::forward_gated) is the only product of this layer.
+    /// True if [`forward_gated`](Self::forward_gated) is the only product of this layer.
     pub(crate) fn is_gated(&self) -> bool {
         self.weight.intermediate().is_some()
     }
