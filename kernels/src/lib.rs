@@ -55,6 +55,6 @@ pub use rowwise::{rms_norm, rms_norm_add};
 #[doc(hidden)]
 pub use rowwise::{rms_norm_add_with, rms_norm_with};
 #[doc(hidden)]
-pub use runtime::{ThreadPool, touch};
+pub use runtime::{ThreadPool, advise_huge_pages, touch};
 pub use simd::Int8;
 pub use store::Store;

@@ -1,39 +1,98 @@
-//! Memory for weights, in huge pages where the system has them, so that a pass over all weights does not wait for
-//! address translation.
+//! Memory in huge pages where the system has them, so that a pass over weights or activations does not wait for address translation.
 
 use crate::error::KernelError;
+use crate::runtime::shared_pointer::SharedPointer;
 use memmap2::MmapMut;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Zeroed words, aligned to a page.
+/// Requests huge pages for memory that nothing was written to since it was allocated. Without effect where the system has none.
+pub fn advise_huge_pages<T>(memory: &mut [T]) {
+    #[cfg(target_os = "linux")]
+    {
+        /// Alignment that the system requires: its smallest page.
+        const PAGE: usize = 4096;
+        let bytes = std::mem::size_of_val(memory);
+        let skipped = memory.as_mut_ptr().cast::<u8>().align_offset(PAGE);
+        let Some(len) = bytes.checked_sub(skipped).filter(|&len| len > 0) else { return };
+        // SAFETY: the range is within the slice; the advice changes no value. Failure is ignored: it affects only the speed.
+        unsafe { libc::madvise(memory.as_mut_ptr().cast::<u8>().add(skipped).cast(), len, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+}
+
+/// Bytes of a huge page of x86-64, and of most systems on AArch64.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Bytes of a mapping that smaller matrices share: a matrix of less than a huge page could not use one alone.
+const SHARED: usize = 8 * HUGE_PAGE;
+
+/// Alignment of words, a small page.
+const ALIGNMENT: usize = 4096;
+
+/// The mapping that small matrices are placed in, as long as one of them exists, and its used bytes.
+static CURRENT: Mutex<(Weak<MmapMut>, usize)> = Mutex::new((Weak::new(), 0));
+
+/// Zeroed words, aligned to a page. Those of small matrices share a mapping, which is freed with the last of them.
 #[derive(Debug)]
 pub(crate) struct HugePages {
-    map: MmapMut,
+    /// The first word, in the mapping.
+    start: SharedPointer<u32>,
     words: usize,
+    /// Unmapped with its last user.
+    _map: Arc<MmapMut>,
 }
 
 impl HugePages {
     /// # Errors
     /// The system is out of memory.
     pub(crate) fn new(words: usize) -> Result<Self, KernelError> {
-        let bytes = words.checked_mul(size_of::<u32>());
-        // A mapping must not be empty.
-        let map = bytes.and_then(|bytes| MmapMut::map_anon(bytes.max(1)).ok());
-        let map = map.ok_or(KernelError::Memory { words })?;
-        // Failure is ignored: it affects only the speed.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { map, words })
+        let bytes = words.checked_mul(size_of::<u32>()).and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
+        let found = bytes.and_then(|bytes| if bytes < SHARED { part_of_shared(bytes) } else { map(bytes) });
+        let Some((map, start)) = found else { return Err(KernelError::Memory { words }) };
+        Ok(Self { start, words, _map: map })
     }
 
     pub(crate) fn words(&self) -> &[u32] {
-        // SAFETY: the map has `words` words, is aligned to a page, and any bits are a word.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.words) }
+        // SAFETY: the map has `words` words from `start` on, which no other value uses, and any bits are a word.
+        unsafe { std::slice::from_raw_parts(self.start.at(0), self.words) }
     }
 
     pub(crate) fn words_mut(&mut self) -> &mut [u32] {
         // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.words) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.at(0), self.words) }
     }
+}
+
+/// Unused bytes of the current shared mapping, or of a new one.
+fn part_of_shared(bytes: usize) -> Option<(Arc<MmapMut>, SharedPointer<u32>)> {
+    // Nothing panics under the lock.
+    let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mapping, used) = &mut *current;
+    let is_full = |map: &MmapMut| map.len() < *used + bytes;
+    let map = match mapping.upgrade().filter(|map| !is_full(map)) {
+        Some(map) => map,
+        None => {
+            let (map, start) = map(SHARED)?;
+            *used = start.at(0) as usize - map.as_ptr() as usize;
+            *mapping = Arc::downgrade(&map);
+            map
+        }
+    };
+    let start = map.as_ptr().wrapping_add(*used).cast_mut().cast();
+    *used += bytes;
+    Some((map, SharedPointer::from_raw(start)))
+}
+
+/// A mapping of at least `bytes` bytes, and the address of its first huge page.
+fn map(bytes: usize) -> Option<(Arc<MmapMut>, SharedPointer<u32>)> {
+    let mut map = MmapMut::map_anon(bytes.checked_add(HUGE_PAGE)?).ok()?;
+    // Failure is ignored: it affects only the speed.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    let start = map.as_mut_ptr();
+    let aligned = start.wrapping_add(start.align_offset(HUGE_PAGE)).cast();
+    Some((Arc::new(map), SharedPointer::from_raw(aligned)))
 }
 
 #[cfg(test)]
@@ -48,6 +107,33 @@ mod tests {
             assert_eq!(pages.words().as_ptr() as usize % 64, 0);
             pages.words_mut().fill(7);
             assert!(pages.words().iter().all(|&word| word == 7));
+        }
+    }
+
+    #[test]
+    fn small_matrices_have_words_of_their_own() {
+        let sizes = [1, 1000, 300_000, 1 << 20, 3 << 20, 5 << 20, 0, 7];
+        let mut all: Vec<HugePages> = sizes.iter().map(|&words| HugePages::new(words).unwrap()).collect();
+        for (pages, value) in all.iter_mut().zip(1..) {
+            assert!(pages.words().iter().all(|&word| word == 0));
+            pages.words_mut().fill(value);
+        }
+        // Freed mappings are not used again.
+        drop(all.split_off(3));
+        let late = HugePages::new(2 << 20).unwrap();
+        assert!(late.words().iter().all(|&word| word == 0));
+        for (pages, value) in all.iter().zip(1..) {
+            assert!(pages.words().iter().all(|&word| word == value));
+        }
+    }
+
+    #[test]
+    fn advice_leaves_values_as_they_are() {
+        for len in [0, 1, 5000, 3 << 20] {
+            let mut memory = vec![7_u16; len];
+            advise_huge_pages(&mut memory);
+            advise_huge_pages(&mut memory[len.min(1)..]);
+            assert!(memory.iter().all(|&value| value == 7));
         }
     }
 

@@ -5,4 +5,5 @@ pub(crate) mod scratch;
 pub(crate) mod shared_pointer;
 pub(crate) mod thread_pool;
 
+pub use huge_pages::advise_huge_pages;
 pub use thread_pool::{ThreadPool, touch};

@@ -22,6 +22,10 @@ impl<T> SharedPointer<T> {
         Self(slice.as_mut_ptr())
     }
 
+    pub(crate) fn from_raw(start: *mut T) -> Self {
+        Self(start)
+    }
+
     /// The pointer advanced by `count` elements.
     pub(crate) fn at(self, count: usize) -> *mut T {
         self.0.wrapping_add(count)

@@ -39,6 +39,7 @@ impl Buffer {
             self.flat = empty(dtype, device)?;
             device.synchronize()?;
             self.flat = Tensor::zeros(len, dtype, device)?;
+            self.flat.inplace_op1(&InPlace(Backing::Huge))?;
             self.target.join_memory()?;
         }
         self.flat.narrow(0, 0, len)?.reshape((rows, width))
@@ -47,21 +48,37 @@ impl Buffer {
     /// Allocates memory for `rows` rows of `width` and has the system back it.
     pub(crate) fn reserve(&mut self, rows: usize, width: usize) -> Result<()> {
         self.view(rows, width)?;
-        self.flat.inplace_op1(&InPlace(Touch))
+        self.flat.inplace_op1(&InPlace(Backing::Now))
     }
 }
 
-struct Touch;
+/// What the system is asked for a buffer's memory.
+#[derive(Clone, Copy)]
+enum Backing {
+    /// Huge pages, once the memory is used.
+    Huge,
+    /// Pages now rather than during the first pass.
+    Now,
+}
 
-impl Operation<0> for Touch {
-    const NAME: &'static str = "touch";
+impl Backing {
+    fn request<T: Send + Copy + Default>(self, memory: &mut [T]) {
+        match self {
+            Self::Huge => prefold_kernels::advise_huge_pages(memory),
+            Self::Now => prefold_kernels::touch(memory),
+        }
+    }
+}
+
+impl Operation<0> for Backing {
+    const NAME: &'static str = "backing";
 
     fn on_cpu(&self, storage: CpuOutput<'_>, []: [CpuTensor<'_>; 0]) -> Result<()> {
         if let CpuStorage::U32(_) = storage.0 {
-            prefold_kernels::touch(slice_mut::<u32>(storage)?);
+            self.request(slice_mut::<u32>(storage)?);
             return Ok(());
         }
-        with_element!(storage.0, T => prefold_kernels::touch(slice_mut::<T>(storage)?));
+        with_element!(storage.0, T => self.request(slice_mut::<T>(storage)?));
         Ok(())
     }
 
