@@ -1,10 +1,11 @@
 //! The activations of the MLP, gated and plain.
 
+use crate::dtype::Dtype;
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
 use crate::rowwise::rows::{PIECE, for_row_blocks};
-use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors};
+use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors, normal_cdf_for_bf16};
 
 /// Runs a loop with the activation as a constant, so that it is selected once rather than for each vector.
 macro_rules! for_each_activation {
@@ -81,7 +82,7 @@ impl<E: Element> Operation for ActivateMul<'_, E> {
                 unsafe {
                     let gate = S::V::loadu_up_to(row.as_ptr().add(i), count);
                     let up = S::V::loadu_up_to(row.as_ptr().add(width + i), count);
-                    KIND.of::<S::V>(gate).mul(up).store_elements(out.as_mut_ptr().add(i), count);
+                    KIND.of::<S::V, E>(gate).mul(up).store_elements(out.as_mut_ptr().add(i), count);
                 }
             });
         });
@@ -122,13 +123,16 @@ impl Activation {
         Ok(())
     }
 
+    /// The function, to the precision of `E`.
+    ///
     /// # Safety
     /// The CPU has the instructions of `V`.
     #[inline(always)]
-    unsafe fn of<V: Vector>(self, x: V) -> V {
+    unsafe fn of<V: Vector, E: Element>(self, x: V) -> V {
         // SAFETY: the caller's duty.
         let (zero, half, one) = unsafe { (V::set1(0.0), V::set1(0.5), V::set1(1.0)) };
         match self {
+            Self::Gelu if E::DTYPE == Dtype::Bfloat16 => x.mul(normal_cdf_for_bf16(x)),
             Self::Gelu => {
                 // SAFETY: the caller's duty.
                 let root = unsafe { V::set1(std::f32::consts::FRAC_1_SQRT_2) };
@@ -170,7 +174,7 @@ impl<E: Element> Operation for Rows<'_, E> {
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set and the rows of `out` are the caller's duty; vectors are within rows of `width`.
                 unsafe {
-                    let activated = KIND.of::<S::V>(S::V::loadu_up_to(x.as_ptr().add(i), count));
+                    let activated = KIND.of::<S::V, E>(S::V::loadu_up_to(x.as_ptr().add(i), count));
                     activated.store_elements(out.add(row * out_stride + i), count);
                 }
             });
@@ -208,7 +212,7 @@ impl<E: Element> Operation for GatedRows<'_, E> {
                 unsafe {
                     let gate = x.as_ptr().add(i / GROUP * 2 * GROUP + i % GROUP);
                     let (gate, up) = (S::V::loadu_up_to(gate, count), S::V::loadu_up_to(gate.add(GROUP), count));
-                    KIND.of::<S::V>(gate).mul(up).store_elements(out.add(row * out_stride + i), count);
+                    KIND.of::<S::V, E>(gate).mul(up).store_elements(out.add(row * out_stride + i), count);
                 }
             });
         });

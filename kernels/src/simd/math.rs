@@ -72,3 +72,31 @@ pub(crate) fn erfc_of_positive<V: Vector>(x: V) -> V {
     let p = p.fmadd(t, set1!(0.254_829_6));
     p.mul(t).mul(exp(set1!(0.0).sub(x.mul(x))))
 }
+
+/// The normal distribution's `Phi(x)`, to about 3e-5 / max(|x|, 1), less than the rounding of bf16 in `x Phi(x)`; within 4e-6 of 0 and 1
+/// beyond 4.5, NaN for NaN.
+#[inline(always)]
+pub(crate) fn normal_cdf_for_bf16<V: Vector>(x: V) -> V {
+    /// Where the polynomial is 0 and 1.
+    const END: f32 = 4.5;
+    macro_rules! set1 {
+        ($x:expr) => {
+            // SAFETY: `x` exists, so the CPU has the instructions.
+            unsafe { V::set1($x) }
+        };
+    }
+    // The bound is the first operand: min and max return the second if one is NaN.
+    let x = set1!(-END).max(set1!(END).min(x));
+    let square = x.mul(x);
+    // The odd polynomial that minimises the largest error of `x Phi(x)` among those that are 1/2 at the end.
+    let p = set1!(2.999_841_7e-11);
+    let p = p.fmadd(square, set1!(-3.283_768_6e-9));
+    let p = p.fmadd(square, set1!(1.580_206_3e-7));
+    let p = p.fmadd(square, set1!(-4.431_591e-6));
+    let p = p.fmadd(square, set1!(8.120_877_5e-5));
+    let p = p.fmadd(square, set1!(-1.036_248_6e-3));
+    let p = p.fmadd(square, set1!(9.580_646e-3));
+    let p = p.fmadd(square, set1!(-6.597_728e-2));
+    let p = p.fmadd(square, set1!(3.987_085_8e-1));
+    p.fmadd(x, set1!(0.5))
+}
