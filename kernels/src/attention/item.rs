@@ -10,10 +10,16 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Keys of a tile.
-pub(super) const KEYS: usize = 64;
+pub(super) const KEYS: usize = 128;
 
-/// Lanes of an item.
-pub(super) const QUERIES: usize = 128;
+/// Maximum queries of an item. Keys and values are collected once for all of them.
+pub(super) const MAX_QUERIES: usize = 512;
+
+/// Queries of an item where more would leave threads without work.
+const MIN_QUERIES: usize = 128;
+
+/// Items per thread from which items have the maximum of queries.
+const ITEMS_PER_THREAD: usize = 4;
 
 /// Queries of one key/value head of a span.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +28,10 @@ pub(super) struct Item {
     pub(super) cost: u32,
     pub(super) span: u32,
     pub(super) kv_head: u32,
-    /// Tile of the span: its queries begin at `tile * QUERIES`, counting the heads of a group at each position.
-    pub(super) tile: u32,
+    /// First query in the span, counting the heads of a group at each position.
+    pub(super) first: u32,
+    /// Queries, at most [`MAX_QUERIES`].
+    pub(super) len: u32,
 }
 
 /// Work list of a call of [`Attention`], which can be run in ranges: all ranges together write the same output as one call.
@@ -54,17 +62,19 @@ impl AttentionItems {
         check_window(window)?;
         mask.check_len(spans)?;
         self.items.clear();
+        let queries_per_item = queries_per_item(spans, layout);
         for (index, span) in (0..).zip(spans) {
-            let lanes = span.len as usize * layout.group();
-            for tile in 0..lanes.div_ceil(QUERIES) {
-                let queries = tile * QUERIES..((tile + 1) * QUERIES).min(lanes);
-                let last = span.depth as usize + (queries.end - 1) / layout.group();
+            let queries = span.len as usize * layout.group();
+            for first in (0..queries).step_by(queries_per_item) {
+                let len = queries_per_item.min(queries - first);
+                let last = span.depth as usize + (first + len - 1) / layout.group();
                 let path_len = mask.path_len(index as usize, span);
                 let end = mask.visible(window, path_len, last).end;
-                let keys = window.map_or(end, |window| (2 * window + QUERIES).min(end));
-                let cost = (queries.len() * keys).min(u32::MAX as usize) as u32;
+                let keys = window.map_or(end, |window| (2 * window + len).min(end));
+                let cost = (len * keys).min(u32::MAX as usize) as u32;
+                let (first, len) = (first as u32, len as u32);
                 let heads = 0..layout.num_kv_heads as u32;
-                self.items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, tile: tile as u32 }));
+                self.items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, first, len }));
             }
         }
         self.items.sort_unstable_by_key(|item| Reverse(item.cost));
@@ -117,13 +127,25 @@ impl AttentionItems {
             if found >= limit {
                 return Err(KernelError::Index { argument: "head of an item", found, limit });
             }
-            let (found, limit) = (item.tile as usize * QUERIES, span.len as usize * attention.layout.group());
+            let limit = span.len as usize * attention.layout.group() + 1;
+            let found = item.first as usize + item.len as usize;
             if found >= limit {
-                return Err(KernelError::Index { argument: "query of an item", found, limit });
+                return Err(KernelError::Index { argument: "end of an item's queries", found, limit });
             }
         }
         Ok(items)
     }
+}
+
+/// Queries of an item: the more, the fewer times keys and values are collected, as long as every thread has items.
+fn queries_per_item(spans: &[QuerySpan], layout: QkvLayout) -> usize {
+    let items = |queries: &usize| -> usize {
+        spans.iter().map(|span| (span.len as usize * layout.group()).div_ceil(*queries)).sum::<usize>()
+            * layout.num_kv_heads
+    };
+    let enough = ITEMS_PER_THREAD * thread_pool::num_threads();
+    let sizes = std::iter::successors(Some(MAX_QUERIES), |queries| Some(queries / 2));
+    sizes.take_while(|&queries| queries > MIN_QUERIES).find(|queries| items(queries) >= enough).unwrap_or(MIN_QUERIES)
 }
 
 #[cfg(test)]
@@ -146,7 +168,7 @@ mod tests {
             let [short, long] = [2048, 8192].map(|len| cost(len, Some(65), causal));
             // Four times as many queries; the first ones of a text see fewer keys.
             assert!(long < 5 * short, "{short}, {long}");
-            assert!(long <= 12 * 8192 * (2 * 65 + QUERIES as u64), "{long}");
+            assert!(long <= 12 * 8192 * (2 * 65 + MAX_QUERIES as u64), "{long}");
         }
         assert_eq!(cost(8192, None, false), 12 * 8192 * 8192);
     }

@@ -1,14 +1,15 @@
 //! Attention over paths of a radix tree, or over whole sequences.
 
+mod block;
 mod factors;
 mod input;
 mod item;
 mod keys;
 mod layout;
-mod line;
 mod mask;
 mod output;
-mod positions_of_line;
+mod panels;
+mod positions_of_block;
 mod products;
 mod query_tile;
 mod relative_bias;

@@ -59,10 +59,14 @@ impl RelativeBias {
         Ok(())
     }
 
-    /// The biases of a line of queries from `position` on and the key at `key`, `[2 * MAX_LANES]`; values for queries beyond
-    /// the path are arbitrary.
+    /// Adds the biases of a query and the keys from `first_key` on to their scores.
     #[inline(always)]
-    pub(super) fn line(&self, head: usize, position: usize, key: usize) -> &[f32] {
-        &self.table[head * self.stride + self.limit - 1 + position - key..][..2 * MAX_LANES]
+    pub(super) fn add(&self, head: usize, position: usize, first_key: usize, scores: &mut [f32]) {
+        // Index of distance 0 is `limit - 1`; distances fall from key to key.
+        let end = head * self.stride + self.limit + position - first_key;
+        let biases = self.table[end - scores.len()..end].iter().rev();
+        for (score, &bias) in scores.iter_mut().zip(biases) {
+            *score += bias;
+        }
     }
 }

@@ -1,20 +1,20 @@
-//! One item: the queries of a tile over all key tiles of their path.
+//! One item: its queries over all key tiles of their path.
 //!
-//! Lanes are queries: each (position, head) of the group has a lane, so that softmax needs no sum across lanes and both
-//! products use the GEMM's register block, with a line of queries as packed B: scores `[keys, lanes] = K Q^T` and sums
-//! `[head_dim, lanes] += V^T P`.
+//! A query is a (position, head) pair of the group. Queries are rows, keys and values are packed into panels, so both products use the
+//! GEMM's register block: scores `[queries, keys] = Q K^T`, and sums `[queries, head_dim] += P V`. A tile of keys and values is packed
+//! once for all queries of the item, which follow in blocks of [`BLOCK`].
 //!
-//! Key tiles start at multiples of [`KEYS`] of the path. A lane's sums therefore do not depend on the other queries of
-//! the tile: a masked key has weight exactly 0 and is multiplied with a finite value, or with zero if the tile has
-//! values that are not finite.
+//! Key tiles start at multiples of [`KEYS`] of the path. The sums of a query therefore do not depend on the other queries of the item: a
+//! masked key has weight exactly 0 and is multiplied with a finite value, or with zero if the tile has values that are not finite.
 
+use super::block::{Block, NO_MAXIMUM, Start};
 use super::input::Attention;
-use super::item::{Item, KEYS, QUERIES};
-use super::keys::{PREFETCH, Path, row_words};
-use super::line::{Line, NO_MAXIMUM};
+use super::item::{Item, KEYS, MAX_QUERIES};
+use super::keys::{PREFETCH, Path};
 use super::output::Rows;
-use super::positions_of_line::{Buffers, Place, add_positions, buffer_words};
-use super::products::Products;
+use super::panels::row_words;
+use super::positions_of_block::{Buffers, Place, add_positions, buffer_words};
+use super::products::{BLOCK, Products};
 use crate::runtime::scratch::as_f32;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles;
@@ -22,18 +22,14 @@ use std::ops::Range;
 
 /// Words of scratch that [`run`] needs.
 pub(super) fn scratch_words(head_dim: usize) -> usize {
-    let dim = row_capacity(head_dim);
-    let positions = buffer_words(dim);
-    2 * QUERIES * dim
-        + 3 * KEYS * dim
-        + KEYS * 2 * MAX_LANES
-        + 5 * QUERIES
-        + 2 * MAX_LANES
-        + MAX_LANES * dim
-        + positions
+    let capacity = row_capacity(head_dim);
+    MAX_QUERIES * (2 * capacity + MAX_LANES + 1)
+        + (2 * KEYS + MAX_LANES + BLOCK) * capacity
+        + BLOCK * (KEYS + 1)
+        + buffer_words(capacity)
 }
 
-/// Maximum words of a row over all products; tiles have steps of 32 elements.
+/// Maximum words of a row over all products, a multiple of the columns of a panel.
 fn row_capacity(head_dim: usize) -> usize {
     head_dim.next_multiple_of(2 * tiles::COLUMNS)
 }
@@ -51,11 +47,11 @@ pub(super) unsafe fn run<P: Products>(
     out: Rows,
     scratch: &mut [u32],
 ) {
-    let mut tile = Tile::new::<P>(attention, item, scratch);
+    let mut tile = Tile::new(attention, item, scratch);
     // SAFETY: the caller's duty.
     unsafe {
         tile.load_queries::<P>();
-        let keys = tile.keys();
+        let keys = tile.visible_to(&tile.queries);
         for start in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
             tile.add_keys::<P>(products, start..(start + KEYS).min(keys.end));
         }
@@ -65,89 +61,78 @@ pub(super) unsafe fn run<P: Products>(
 
 struct Tile<'a> {
     path: Path<'a>,
-    /// The tile's range of the span's (position, head) pairs.
-    lanes: Range<usize>,
+    /// The item's range of the span's (position, head) pairs.
+    queries: Range<usize>,
     /// First row, and path position, of the span.
     row: usize,
     depth: usize,
     /// First query head of the group.
     head: usize,
-    /// Lanes of a line: the width of a register block.
-    width: usize,
-    /// `[lines, row words, width]`
-    queries: &'a mut [u32],
-    /// `[KEYS, row words]`
-    keys: &'a mut [u32],
-    /// `[KEYS words, head_dim]`
-    values: &'a mut [u32],
-    /// The values reordered for the product, where it needs another order.
-    arranged: &'a mut [u32],
-    /// `[KEYS, width]` scores of a line, then their exponentials as words.
-    scores: &'a mut [u32],
-    /// `[lines, head_dim, width]`
+    /// Columns of the sums.
+    capacity: usize,
+    /// `[queries, row words]`
+    query_words: &'a mut [u32],
+    /// `[queries, capacity]`
     sums: &'a mut [f32],
-    /// Per lane: its position, the last visible position, the last position before the visible ones, the maximum score,
-    /// and the sum of exponentials.
-    positions: &'a mut [f32],
-    last_visible: &'a mut [f32],
-    before_window: &'a mut [f32],
+    /// A vector of partial sums of exponentials for each query.
+    totals: &'a mut [[f32; MAX_LANES]],
+    /// The maximum score of each query.
     maxima: &'a mut [f32],
-    totals: &'a mut [f32],
-    /// `[width]`: the factor that rescales the sums so far to a new maximum.
+    /// `[BLOCK]`: the factors that rescale a block's sums.
     factors: &'a mut [f32],
-    /// `[lanes of a vector, row words]`: queries before they are transposed.
-    row_words: &'a mut [u32],
+    /// `[KEYS / WIDTH, row words, WIDTH]`
+    keys: &'a mut [u32],
+    /// `[head_dim / WIDTH, KEYS words, WIDTH]`
+    values: &'a mut [u32],
+    /// `[BLOCK, KEYS]` scores of a block, then their exponentials as words.
+    scores: &'a mut [u32],
+    /// `[lanes of a vector, row words]`: keys before they are transposed.
+    rows: &'a mut [u32],
+    /// `[BLOCK, capacity]`: a block's sums, where only some queries are to be changed.
+    saved: &'a mut [f32],
     /// Buffers of the products with relative position embeddings.
-    positions_buffers: Buffers<'a>,
+    positions: Buffers<'a>,
 }
 
 impl<'a> Tile<'a> {
     #[inline(always)]
-    fn new<P: Products>(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
+    fn new(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
         let span = attention.spans[item.span as usize];
         let dim = attention.layout.head_dim;
-        let group = attention.layout.group();
-        let start = item.tile as usize * QUERIES;
         let path_len = attention.mask.path_len(item.span as usize, &span);
         let capacity = row_capacity(dim);
-        let (queries, scratch) = scratch.split_at_mut(QUERIES * capacity);
-        let (sums, scratch) = scratch.split_at_mut(QUERIES * capacity);
+        let (query_words, scratch) = scratch.split_at_mut(MAX_QUERIES * capacity);
+        let (sums, scratch) = scratch.split_at_mut(MAX_QUERIES * capacity);
+        let (totals, scratch) = scratch.split_at_mut(MAX_QUERIES * MAX_LANES);
+        let (maxima, scratch) = scratch.split_at_mut(MAX_QUERIES);
+        let (factors, scratch) = scratch.split_at_mut(BLOCK);
         let (keys, scratch) = scratch.split_at_mut(KEYS * capacity);
         let (values, scratch) = scratch.split_at_mut(KEYS * capacity);
-        let (arranged, scratch) = scratch.split_at_mut(KEYS * capacity);
-        let (scores, scratch) = scratch.split_at_mut(KEYS * 2 * MAX_LANES);
-        let (positions, scratch) = scratch.split_at_mut(QUERIES);
-        let (last_visible, scratch) = scratch.split_at_mut(QUERIES);
-        let (before_window, scratch) = scratch.split_at_mut(QUERIES);
-        let (maxima, scratch) = scratch.split_at_mut(QUERIES);
-        let (totals, scratch) = scratch.split_at_mut(QUERIES);
-        let (factors, scratch) = scratch.split_at_mut(2 * MAX_LANES);
-        let (row_words, scratch) = scratch.split_at_mut(MAX_LANES * capacity);
+        let (scores, scratch) = scratch.split_at_mut(BLOCK * KEYS);
+        let (rows, scratch) = scratch.split_at_mut(MAX_LANES * capacity);
+        let (saved, scratch) = scratch.split_at_mut(BLOCK * capacity);
         Self {
             path: Path {
                 attention,
                 pages: &attention.pages[span.path as usize..][..path_len],
                 column: item.kv_head as usize * dim,
             },
-            lanes: start..(start + QUERIES).min(span.len as usize * group),
+            queries: item.first as usize..(item.first + item.len) as usize,
             row: span.row as usize,
             depth: span.depth as usize,
-            head: item.kv_head as usize * group,
-            width: P::WIDTH,
-            queries,
+            head: item.kv_head as usize * attention.layout.group(),
+            capacity,
+            query_words,
+            sums: as_f32(sums),
+            totals: as_f32(totals).as_chunks_mut().0,
+            maxima: as_f32(maxima),
+            factors: as_f32(factors),
             keys,
             values,
-            arranged,
             scores,
-            sums: as_f32(sums),
-            positions: as_f32(positions),
-            last_visible: as_f32(last_visible),
-            before_window: as_f32(before_window),
-            maxima: as_f32(maxima),
-            totals: as_f32(totals),
-            factors: as_f32(factors),
-            row_words,
-            positions_buffers: Buffers::new(scratch, capacity),
+            rows,
+            saved: as_f32(saved),
+            positions: Buffers::new(scratch, capacity),
         }
     }
 
@@ -158,8 +143,8 @@ impl<'a> Tile<'a> {
 
     /// Path position of a (position, head) pair of the span.
     #[inline(always)]
-    fn position(&self, lane: usize) -> usize {
-        self.depth + lane / self.path.attention.layout.group()
+    fn position(&self, query: usize) -> usize {
+        self.depth + query / self.path.attention.layout.group()
     }
 
     /// The keys that a query at `position` sees.
@@ -171,100 +156,76 @@ impl<'a> Tile<'a> {
 
     /// The keys that at least one of the queries sees.
     #[inline(always)]
-    fn keys(&self) -> Range<usize> {
-        let [first, last] = [self.lanes.start, self.lanes.end - 1].map(|lane| self.visible(self.position(lane)));
-        first.start..last.end
+    fn visible_to(&self, queries: &Range<usize>) -> Range<usize> {
+        self.visible(self.position(queries.start)).start..self.visible(self.position(queries.end - 1)).end
     }
 
+    /// The first queries of the blocks.
     #[inline(always)]
-    fn lines(&self) -> usize {
-        self.lanes.len().div_ceil(self.width)
+    fn blocks(&self) -> impl Iterator<Item = usize> + use<> {
+        self.queries.clone().step_by(BLOCK)
     }
 
-    /// The tile's queries in a line; the last line may be shorter.
+    /// The queries of the block that begins with query `first`.
     #[inline(always)]
-    fn line_lanes(&self, line: usize) -> Range<usize> {
-        let start = self.lanes.start + line * self.width;
-        start..(start + self.width).min(self.lanes.end)
+    fn block_queries(&self, first: usize) -> Range<usize> {
+        first..(first + BLOCK).min(self.queries.end)
     }
 
-    /// Row and column of a lane's query in `q` and in `out`.
+    /// Row and column of each query from `first` on in `q` and in `out`.
     #[inline(always)]
-    fn query(&self, lane: usize) -> (usize, usize) {
-        let group = self.path.attention.layout.group();
-        (self.row + lane / group, (self.head + lane % group) * self.dim())
+    fn places(&self, first: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (group, dim, head) = (self.path.attention.layout.group(), self.dim(), self.head);
+        let (mut row, mut member) = (self.row + first / group, first % group);
+        std::iter::repeat_with(move || {
+            let place = (row, (head + member) * dim);
+            (row, member) = if member + 1 == group { (row + 1, 0) } else { (row, member + 1) };
+            place
+        })
     }
 
+    /// The block that begins with query `first`, with the buffers of positions.
     #[inline(always)]
-    fn line<P: Products>(&mut self, line: usize) -> Line<'_> {
-        let (dim, width) = (self.dim(), self.width);
-        let words = P::row_words(dim);
-        let lanes = line * width..(line + 1) * width;
-        Line {
+    fn block<P: Products>(&mut self, first: usize) -> (Block<'_>, &mut Buffers<'a>) {
+        let (count, dim, capacity) = (self.block_queries(first).len(), self.dim(), self.capacity);
+        let (words, first) = (P::row_words(dim), first - self.queries.start);
+        let block = Block {
+            count,
             dim,
-            width,
-            vectors: self.line_lanes(line).len().div_ceil(P::V::LANES),
-            queries: &self.queries[line * words * width..][..words * width],
+            queries: &self.query_words[first * words..][..BLOCK * words],
             keys: &*self.keys,
-            values: if P::IS_ARRANGED { &*self.arranged } else { &*self.values },
+            values: &*self.values,
             scores: &mut *self.scores,
-            sums: &mut self.sums[line * dim * width..][..dim * width],
-            positions: &mut self.positions[lanes.clone()],
-            last_visible: &self.last_visible[lanes.clone()],
-            before_window: &self.before_window[lanes.clone()],
-            maxima: &mut self.maxima[lanes.clone()],
-            totals: &mut self.totals[lanes],
+            sums: &mut self.sums[first * capacity..][..BLOCK * capacity],
+            sum_stride: capacity,
+            maxima: &mut self.maxima[first..][..BLOCK],
+            totals: &mut self.totals[first..][..BLOCK],
             factors: &mut *self.factors,
-        }
+        };
+        (block, &mut self.positions)
     }
 
-    /// Transposes the queries into lines and resets the sums. Lanes of the last vector beyond the last query repeat it.
+    /// Copies the queries and resets their state.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
     unsafe fn load_queries<P: Products>(&mut self) {
         let Attention { q, scale, .. } = *self.path.attention;
-        let words = P::row_words(self.dim());
-        for first in (0..self.lanes.len()).step_by(P::V::LANES) {
-            for i in first..first + P::V::LANES {
-                let lane = (self.lanes.start + i).min(self.lanes.end - 1);
-                let (ahead, column) = self.query(lane + PREFETCH);
-                q.prefetch(ahead, column, self.dim());
-                let (row, column) = self.query(lane);
-                let position = self.position(lane);
-                let query = &mut self.row_words[(i - first) * words..][..words];
-                // SAFETY: the caller's duty.
-                unsafe { row_words::<P>(q.values(row, column, self.path.attention.layout.head_dim), scale, query) };
-                let visible = self.visible(position);
-                self.positions[i] = position as f32;
-                self.last_visible[i] = visible.end as f32 - 1.0;
-                self.before_window[i] = visible.start as f32 - 1.0;
-                self.maxima[i] = NO_MAXIMUM;
-                self.totals[i] = 0.0;
-            }
-            let line = &mut self.queries[first / self.width * words * self.width..][..words * self.width];
-            for word in (0..words).step_by(P::V::LANES) {
-                let count = (words - word).min(P::V::LANES);
-                // SAFETY: the instructions are the caller's duty; each row has `count` words from `word` on, and the
-                // line has a vector for each of them.
-                unsafe {
-                    let mut square = [P::V::set1(0.0); MAX_LANES];
-                    for (row, vector) in self.row_words.chunks_exact(words).zip(&mut square[..P::V::LANES]) {
-                        *vector = P::V::loadu_up_to(row[word..].as_ptr().cast(), count);
-                    }
-                    P::V::transpose(&mut square);
-                    for (i, vector) in square.iter().enumerate().take(count) {
-                        vector.storeu(line[(word + i) * self.width + first % self.width..].as_mut_ptr().cast());
-                    }
-                }
-            }
+        let (dim, words) = (self.dim(), P::row_words(self.dim()));
+        let (places, ahead) = (self.places(self.queries.start), self.places(self.queries.start + PREFETCH));
+        let query_words = self.query_words.chunks_exact_mut(words).take(self.queries.len());
+        for ((query_words, (row, column)), (row_ahead, column_ahead)) in query_words.zip(places).zip(ahead) {
+            q.prefetch(row_ahead, column_ahead, dim);
+            // SAFETY: the caller's duty.
+            unsafe { row_words::<P>(q.values(row, column, dim), scale, query_words) };
         }
-        let sums = self.lines() * self.width * self.dim();
-        self.sums[..sums].fill(0.0);
+        let count = self.queries.len().next_multiple_of(BLOCK);
+        self.maxima[..count].fill(NO_MAXIMUM);
+        self.totals[..count].fill([0.0; MAX_LANES]);
     }
 
-    /// Adds a tile of keys and values to the sums of all lines that see some of it.
+    /// Adds a tile of keys and values to the sums of all blocks that see some of it.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
@@ -272,64 +233,104 @@ impl<'a> Tile<'a> {
     unsafe fn add_keys<P: Products>(&mut self, products: &mut P, tile: Range<usize>) {
         // SAFETY: the caller's duty.
         unsafe {
-            self.path.copy_keys::<P>(tile.clone(), self.keys);
-            if self.path.attention.positions.is_some_and(|positions| positions.queries.is_some()) {
-                self.positions_buffers.load_keys::<P>(self.keys, P::row_words(self.dim()));
-            }
-            let is_clean = self.copy_values::<P>(tile.clone(), tile.clone());
-            for line in 0..self.lines() {
-                let lanes = self.line_lanes(line);
-                let (first, last) = (self.position(lanes.start), self.position(lanes.end - 1));
-                let (seen_first, seen_last) = (self.visible(first), self.visible(last));
-                let keys = tile.start..tile.end.min(seen_last.end);
-                if keys.start >= keys.end || keys.end <= seen_first.start {
+            self.path.pack_keys::<P>(tile.clone(), self.rows, self.keys);
+            let is_finite = self.path.pack_values::<P>(tile.clone(), tile.clone(), self.values);
+            for first in self.blocks() {
+                let queries = self.block_queries(first);
+                let visible = self.visible_to(&queries);
+                let keys = tile.start..tile.end.min(visible.end);
+                if keys.start >= keys.end || keys.end <= visible.start {
                     continue;
                 }
-                let is_masked = keys.end > seen_first.end || keys.start < seen_last.start;
-                let Attention { bias, positions, scale, .. } = *self.path.attention;
-                let head = self.head;
-                let mut buffers = std::mem::take(&mut self.positions_buffers);
-                let mut state = self.line::<P>(line);
-                state.score(products, keys.len());
-                if let Some(positions) = &positions {
-                    let place = Place { head, first, last, keys: keys.clone(), scale };
-                    add_positions::<P>(&mut state, products, positions, &place, &mut buffers);
-                }
-                if let Some(bias) = bias {
-                    state.add_bias::<P::V>(&keys, |key| bias.line(head, first, key));
-                }
-                if is_masked {
-                    state.mask::<P::V>(&keys);
-                }
-                state.softmax::<P>(keys.len());
-                if is_clean {
-                    state.weigh(products, keys.len(), None);
-                }
-                self.positions_buffers = buffers;
-                if is_clean {
-                    continue;
-                }
-                for position in first..=last {
-                    self.copy_values::<P>(tile.clone(), self.visible(position));
-                    self.line::<P>(line).weigh(products, keys.len(), Some(position));
+                self.score::<P>(products, &queries, keys.clone());
+                let is_rescaled = self.block::<P>(first).0.softmax::<P>(keys.len());
+                let start = match visible.start / KEYS * KEYS == tile.start {
+                    true => Start::Zero,
+                    false if is_rescaled => Start::Rescaled,
+                    false => Start::Kept,
+                };
+                if is_finite {
+                    self.block::<P>(first).0.weigh(products, keys.len(), start);
+                } else {
+                    self.weigh_visible::<P>(products, &queries, &tile, (keys.len(), start));
+                    self.path.pack_values::<P>(tile.clone(), tile.clone(), self.values);
                 }
             }
         }
     }
 
-    /// Collects the values of a range of positions; positions outside `visible` are zero. Returns whether all are finite.
+    /// Computes the scores of a block with some keys: products, position terms, bias and mask.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn copy_values<P: Products>(&mut self, positions: Range<usize>, visible: Range<usize>) -> bool {
-        let dim = self.dim();
-        let words = positions.len().div_ceil(P::ELEMENTS);
+    unsafe fn score<P: Products>(&mut self, products: &mut P, queries: &Range<usize>, keys: Range<usize>) {
+        let Attention { bias, positions, scale, .. } = *self.path.attention;
+        let (head, first) = (self.head, self.position(queries.start));
+        let last = self.position(queries.end - 1);
+        let (mut block, buffers) = self.block::<P>(queries.start);
         // SAFETY: the caller's duty.
         unsafe {
-            let is_clean = self.path.copy_values::<P>(positions, visible, self.values);
-            P::arrange(&self.values[..words * dim], dim, self.arranged);
-            is_clean
+            block.score(products, keys.len());
+            if let Some(positions) = &positions {
+                let place = Place { head, first, last, keys: keys.clone(), scale };
+                add_positions::<P>(&mut block, products, positions, &place, buffers);
+            }
+        }
+        if let Some(bias) = bias {
+            for (query, position) in (first..=last).enumerate() {
+                bias.add(head, position, keys.start, &mut block.scores_of(query)[..keys.len()]);
+            }
+        }
+        self.mask::<P>(queries, &keys);
+    }
+
+    /// Sets the scores of masked keys, and those after the last key up to a whole vector, to -infinity.
+    #[inline(always)]
+    fn mask<P: Products>(&mut self, queries: &Range<usize>, keys: &Range<usize>) {
+        let whole = keys.len().next_multiple_of(P::V::LANES);
+        let seen_by_all =
+            self.visible(self.position(queries.end - 1)).start..self.visible(self.position(queries.start)).end;
+        if seen_by_all.start <= keys.start && seen_by_all.end >= keys.start + whole {
+            return;
+        }
+        for (i, query) in queries.clone().enumerate() {
+            let visible = self.visible(self.position(query));
+            let scores = &mut as_f32(self.scores)[i * KEYS..][..whole];
+            scores[..visible.start.saturating_sub(keys.start).min(whole)].fill(f32::NEG_INFINITY);
+            scores[visible.end.min(keys.end).saturating_sub(keys.start)..].fill(f32::NEG_INFINITY);
+        }
+    }
+
+    /// Adds weighted values of a tile that has some which are not finite: for each position only the values that it sees.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn weigh_visible<P: Products>(
+        &mut self,
+        products: &mut P,
+        queries: &Range<usize>,
+        tile: &Range<usize>,
+        (keys, start): (usize, Start),
+    ) {
+        let (first, len) = (queries.start - self.queries.start, queries.len() * self.capacity);
+        let rows = first * self.capacity..first * self.capacity + len;
+        let mut query = queries.start;
+        while query < queries.end {
+            let position = self.position(query);
+            let end = (query..queries.end).find(|&other| self.position(other) != position).unwrap_or(queries.end);
+            self.saved[..len].copy_from_slice(&self.sums[rows.clone()]);
+            // SAFETY: the caller's duty.
+            unsafe {
+                self.path.pack_values::<P>(tile.clone(), self.visible(position), self.values);
+                self.block::<P>(queries.start).0.weigh(products, keys, start);
+            }
+            let changed = (query - queries.start) * self.capacity..(end - queries.start) * self.capacity;
+            let sums = &mut self.sums[rows.clone()];
+            sums[..changed.start].copy_from_slice(&self.saved[..changed.start]);
+            sums[changed.end..].copy_from_slice(&self.saved[changed.end..len]);
+            query = end;
         }
     }
 
@@ -339,32 +340,42 @@ impl<'a> Tile<'a> {
     /// As [`run`].
     #[inline(always)]
     unsafe fn write<P: Products>(&mut self, out: Rows) {
-        let dim = self.dim();
-        let row_width = self.path.attention.layout.q_width();
-        for line in 0..self.lines() {
-            let lanes = self.line_lanes(line);
-            let sums = &self.sums[line * dim * self.width..][..dim * self.width];
-            let totals = &self.totals[line * self.width..][..self.width];
-            for first in (0..lanes.len()).step_by(P::V::LANES) {
-                for d in (0..dim).step_by(P::V::LANES) {
-                    let count = (dim - d).min(P::V::LANES);
-                    // SAFETY: the instructions and the rows are the caller's duty; each vector is within a line.
-                    unsafe {
-                        let (total, zero) = (P::V::loadu(totals[first..].as_ptr()), P::V::set1(0.0));
-                        let mut square = [zero; MAX_LANES];
-                        for (i, vector) in square.iter_mut().enumerate().take(count) {
-                            let sum = P::V::loadu(sums[(d + i) * self.width + first..].as_ptr());
-                            // Adding zero turns -0 into +0: the sign of a zero may depend on masked keys.
-                            *vector = sum.div(total).add(zero);
-                        }
-                        P::V::transpose(&mut square);
-                        for (lane, &means) in (lanes.start + first..lanes.end).zip(&square[..P::V::LANES]) {
-                            let (row, column) = self.query(lane);
-                            out.store(row * row_width + column + d, means, count);
-                        }
+        let (dim, row_width) = (self.dim(), self.path.attention.layout.q_width());
+        let mut places = self.places(self.queries.start);
+        let mut sums = self.sums.chunks_exact(self.capacity);
+        for first in (0..self.queries.len()).step_by(P::V::LANES) {
+            let count = (self.queries.len() - first).min(P::V::LANES);
+            // SAFETY: the instructions and the rows are the caller's duty; each vector is within a row.
+            unsafe {
+                let zero = P::V::set1(0.0);
+                let inverses = P::V::set1(1.0).div(total_of_each::<P::V>(&self.totals[first..])).to_array();
+                for ((&inverse, sums), (row, column)) in
+                    inverses[..count].iter().zip(sums.by_ref()).zip(places.by_ref())
+                {
+                    for d in (0..dim).step_by(P::V::LANES) {
+                        // Adding zero turns -0 into +0: the sign of a zero may depend on masked keys.
+                        let means = P::V::loadu(sums[d..].as_ptr()).mul(P::V::set1(inverse)).add(zero);
+                        out.store(row * row_width + column + d, means, (dim - d).min(P::V::LANES));
                     }
                 }
             }
         }
+    }
+}
+
+/// The sum of each of a vector of partial sums.
+///
+/// # Safety
+/// The CPU has the instructions of `V`.
+#[inline(always)]
+unsafe fn total_of_each<V: Vector>(totals: &[[f32; MAX_LANES]]) -> V {
+    // SAFETY: the instructions are the caller's duty.
+    unsafe {
+        let mut square = [V::set1(0.0); MAX_LANES];
+        for (vector, partial) in square[..V::LANES].iter_mut().zip(totals) {
+            *vector = V::loadu(partial.as_ptr());
+        }
+        V::transpose(&mut square);
+        square[1..V::LANES].iter().fold(square[0], |sum, &other| sum.add(other))
     }
 }

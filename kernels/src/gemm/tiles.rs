@@ -13,7 +13,7 @@ use super::pack::PANEL;
 use super::rows::as_bytes_mut;
 use crate::runtime::scratch::{Scratch, as_f32};
 use crate::simd::{Format, Simd, TileOperation, Vector};
-use crate::tiles::{Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store};
+use crate::tiles::{Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store, zero_sums};
 use std::ops::Range;
 
 /// MC in bytes of packed A: with the panels of [`NC_BYTES`] they fit into an L2 of 2 MB.
@@ -141,6 +141,7 @@ impl<'a, 'b, P: Format> Pipeline<'a, 'b, P> {
         let kept = Kept { row_steps: KEPT_STEPS, columns: self.block.rows.len() <= 2 * ROWS };
         // SAFETY: the tiles, the instructions and `a` are the caller's duty; a panel has all steps, `sums` has the sums of a panel.
         unsafe {
+            zero_sums::<T, TILES, 2>(tiles);
             let between = || self.finish_rows::<V>(ROWS_A_STEP);
             if P::IS_QUANTIZED {
                 multiply::<T, TILES, 2, true>(tiles, a, b, steps, kept, between);

@@ -1,6 +1,6 @@
 //! AVX2 and FMA.
 
-use super::{Dot, Vector};
+use super::{Dot, MAX_LANES, Vector};
 use half::bf16;
 use std::arch::x86_64::*;
 
@@ -139,6 +139,31 @@ impl Vector for V256 {
         unsafe {
             let high = _mm256_slli_epi32::<16>(round_to_bf16(high));
             Self(_mm256_castsi256_ps(_mm256_or_si256(round_to_bf16(low), high)))
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(vectors: &mut [Self; MAX_LANES]) {
+        // SAFETY: vectors exist, so the CPU has AVX2.
+        unsafe {
+            // Transposes 4 x 4 blocks within each half of a vector: single lanes first, then pairs of lanes.
+            let mut pairs = *vectors;
+            for i in (0..8).step_by(2) {
+                pairs[i].0 = _mm256_unpacklo_ps(vectors[i].0, vectors[i + 1].0);
+                pairs[i + 1].0 = _mm256_unpackhi_ps(vectors[i].0, vectors[i + 1].0);
+            }
+            let mut fours = pairs;
+            for i in (0..8).step_by(4) {
+                fours[i].0 = _mm256_shuffle_ps::<0x44>(pairs[i].0, pairs[i + 2].0);
+                fours[i + 1].0 = _mm256_shuffle_ps::<0xEE>(pairs[i].0, pairs[i + 2].0);
+                fours[i + 2].0 = _mm256_shuffle_ps::<0x44>(pairs[i + 1].0, pairs[i + 3].0);
+                fours[i + 3].0 = _mm256_shuffle_ps::<0xEE>(pairs[i + 1].0, pairs[i + 3].0);
+            }
+            // Transposes the halves.
+            for i in 0..4 {
+                vectors[i].0 = _mm256_permute2f128_ps::<0x20>(fours[i].0, fours[4 + i].0);
+                vectors[4 + i].0 = _mm256_permute2f128_ps::<0x31>(fours[i].0, fours[4 + i].0);
+            }
         }
     }
 }

@@ -27,6 +27,17 @@ fn round_to_bf16<const BF16: bool>(x: V512<BF16>) -> __m256i {
     }
 }
 
+/// Indices of 16-bit lanes that interleave the halves of a vector: 0, 16, 1, 17, ..
+static INTERLEAVED: [u16; 32] = {
+    let mut indices = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        indices[i] = (i / 2 + i % 2 * 16) as u16;
+        i += 1;
+    }
+    indices
+};
+
 macro_rules! lane_wise {
     ($($name:ident = $intrinsic:ident;)*) => {$(
         #[inline(always)]
@@ -144,8 +155,13 @@ impl<const BF16: bool> Vector for V512<BF16> {
 
     #[inline(always)]
     fn pack_bf16(low: Self, high: Self) -> Self {
-        // SAFETY: `low` exists, so the CPU has AVX-512.
+        // SAFETY: `low` exists, so the CPU has AVX-512, and AVX512-BF16 if `BF16`; both types are 512 plain bits.
         unsafe {
+            if BF16 {
+                let interleaved = _mm512_loadu_si512(INTERLEAVED.as_ptr().cast());
+                let halves = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high.0, low.0));
+                return Self(_mm512_castsi512_ps(_mm512_permutexvar_epi16(interleaved, halves)));
+            }
             let low = _mm512_cvtepu16_epi32(round_to_bf16(low));
             let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(round_to_bf16(high)));
             Self(_mm512_castsi512_ps(_mm512_or_si512(low, high)))

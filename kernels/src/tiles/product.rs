@@ -34,9 +34,51 @@ impl Kept {
     pub(crate) const ALL: Self = Self { row_steps: usize::MAX, columns: true };
 }
 
-/// Sums the products of `ROWS_` row tiles and `COLUMNS_` column tiles, each 1 or 2, over `steps` of 16 words: of bytes if
-/// `IS_INT8`, else of pairs of bf16. The sums of the first row tile are in tiles 0 and 1, the sums of the second in 2 and 3. A
-/// tile's sums do not depend on the other tiles. Calls `between` after each step; its instructions run while the tiles multiply.
+/// Zeroes the sums of `ROWS_` row tiles and `COLUMNS_` column tiles, each 1 or 2. The sums of the first row tile are in tiles 0 and 1,
+/// the sums of the second in 2 and 3.
+#[inline(always)]
+pub(crate) fn zero_sums<T: Tiles, const ROWS_: usize, const COLUMNS_: usize>(tiles: &mut T) {
+    tiles.tilezero::<0>();
+    if COLUMNS_ == 2 {
+        tiles.tilezero::<1>();
+    }
+    if ROWS_ == 2 {
+        tiles.tilezero::<2>();
+        if COLUMNS_ == 2 {
+            tiles.tilezero::<3>();
+        }
+    }
+}
+
+/// Reads the sums that [`store`] has written.
+///
+/// # Safety
+/// The rows of the tiles may be read.
+#[inline(always)]
+pub(crate) unsafe fn load_sums<T: Tiles, const ROWS_: usize, const COLUMNS_: usize>(
+    tiles: &mut T,
+    from: *const u8,
+    stride: usize,
+) {
+    // SAFETY: the caller's duty.
+    unsafe {
+        tiles.tileloadd::<0>(from, stride);
+        if COLUMNS_ == 2 {
+            tiles.tileloadd::<1>(from.add(ROW_BYTES), stride);
+        }
+        if ROWS_ == 2 {
+            let from = from.add(ROWS * stride);
+            tiles.tileloadd::<2>(from, stride);
+            if COLUMNS_ == 2 {
+                tiles.tileloadd::<3>(from.add(ROW_BYTES), stride);
+            }
+        }
+    }
+}
+
+/// Adds to the sums ([`zero_sums`]) the products of `ROWS_` row tiles and `COLUMNS_` column tiles over `steps` of 16 words: of bytes if
+/// `IS_INT8`, else of pairs of bf16. A tile's sums do not depend on the other tiles. Calls `between` after each step; its
+/// instructions run while the tiles multiply.
 ///
 /// # Safety
 /// The rows may be read, and at `b` a line of [`LINE`] words for each word of each step.
@@ -49,16 +91,6 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
     kept: Kept,
     mut between: impl FnMut(),
 ) {
-    tiles.tilezero::<0>();
-    if COLUMNS_ == 2 {
-        tiles.tilezero::<1>();
-    }
-    if ROWS_ == 2 {
-        tiles.tilezero::<2>();
-        if COLUMNS_ == 2 {
-            tiles.tilezero::<3>();
-        }
-    }
     for step in 0..steps {
         // SAFETY: the caller's duty; every address is within what it promised.
         unsafe {

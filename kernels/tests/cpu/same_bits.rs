@@ -186,7 +186,7 @@ fn items_of_other_calls_are_refused() {
     assert_eq!(argument(run(own, 0..13)), "end of the items");
     assert_eq!(argument(run(fused(&qkv, layout, &pages, &spans[..1]), 0..12)), "span of an item");
     let short = [spans[0], QuerySpan { len: 100, ..spans[1] }];
-    assert_eq!(argument(run(fused(&qkv, layout, &pages, &short), 0..12)), "query of an item");
+    assert_eq!(argument(run(fused(&qkv, layout, &pages, &short), 0..12)), "end of an item's queries");
     let one = QkvLayout { num_heads: 2, num_kv_heads: 1, head_dim: 8 };
     assert_eq!(argument(run(fused(&qkv, one, &pages, &spans), 0..12)), "head of an item");
 }

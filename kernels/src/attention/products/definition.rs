@@ -1,11 +1,10 @@
-//! The two products of attention, scores and weighted sums, and the layout of their operands.
+//! The product of attention's rows with panels, for scores and for weighted sums.
 
 use crate::dtype::Dtype;
 use crate::element::Element;
 use crate::simd::{Vector, exp, exp_for_bf16};
 
-/// Instructions of the products. Operands are *words* of one or two elements. A line has a word, or a number, for each of
-/// [`WIDTH`](Self::WIDTH) queries.
+/// Instructions of the products. Operands are *words* of one or two elements.
 pub(crate) trait Products {
     /// Vectors of words and of numbers.
     type V: Vector;
@@ -13,14 +12,12 @@ pub(crate) trait Products {
     type Element: Element;
     /// Elements of a word.
     const ELEMENTS: usize;
-    /// Vectors of a line.
+    /// Vectors of a line of a panel.
     const VECTORS: usize;
-    /// Queries of a line.
+    /// Columns of a panel.
     const WIDTH: usize = Self::VECTORS * Self::V::LANES;
-    /// Words multiplied at once: a row of keys or queries is padded with zeros to a multiple of this number.
+    /// Words multiplied at once: rows and columns are padded with zeros to a multiple of this number.
     const STEP: usize;
-    /// Whether values must be reordered by [`arrange`](Self::arrange) before they are multiplied.
-    const IS_ARRANGED: bool;
 
     /// Words of a row of `dim` elements.
     fn row_words(dim: usize) -> usize {
@@ -36,85 +33,77 @@ pub(crate) trait Products {
         if Self::Element::DTYPE == Dtype::Bfloat16 { exp_for_bf16(x) } else { exp(x) }
     }
 
-    /// Reorders values, `[words, dim]`, for the product.
+    /// Multiplies rows with the first `vectors` vectors of a panel's columns. Values of `sums` after them in their line become
+    /// arbitrary, as do rows after the last up to a multiple of 16.
     ///
     /// # Safety
-    /// The CPU has the instructions.
-    unsafe fn arrange(values: &[u32], dim: usize, arranged: &mut [u32]);
+    /// The CPU has the instructions; `panel` has a line for each word of a row, and `sums` a line of a panel for each row.
+    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: &[u32], vectors: usize, sums: Sums<'_>);
 
-    /// Writes the scores `[keys, WIDTH]` of the first `count` keys. Lines after them, up to a multiple of 32, become arbitrary.
+    /// Multiplies rows with panels, like [`multiply`](Self::multiply).
     ///
     /// # Safety
-    /// The CPU has the instructions.
-    unsafe fn score(&mut self, factors: Factors<'_>, count: usize, scores: &mut [u32]);
-
-    /// Adds the values of the first `count` keys, times their weights, to the sums `[dim, WIDTH]`.
-    ///
-    /// # Safety
-    /// The CPU has the instructions, and `sums` has a line for each of `dim` columns.
-    unsafe fn weigh(&mut self, factors: WeighedValues<'_>, count: usize, sums: WeightedSums);
-}
-
-/// The operands of scores.
-pub(crate) struct Factors<'a> {
-    /// `[keys, row words]`, with the rows of a full tile of keys.
-    pub(crate) keys: &'a [u32],
-    /// `[row words, WIDTH]`
-    pub(crate) queries: &'a [u32],
-    /// Words of a row.
-    pub(crate) row_words: usize,
-    /// Vectors of a line that have queries.
-    pub(crate) vectors: usize,
-}
-
-/// The operands of weighted sums.
-pub(crate) struct WeighedValues<'a> {
-    /// Arranged values.
-    pub(crate) values: &'a [u32],
-    /// `[words of keys, WIDTH]`, with the lines of a full tile of keys.
-    pub(crate) weights: &'a mut [u32],
-    /// Columns of the values.
-    pub(crate) dim: usize,
-    /// Vectors of a line that have queries.
-    pub(crate) vectors: usize,
-}
-
-/// Running sums of values, `[dim, WIDTH]`, rescaled when values are added.
-#[derive(Clone, Copy)]
-pub(crate) struct WeightedSums {
-    pub(crate) to: *mut f32,
-    /// A line of the factors that rescale the sums so far.
-    pub(crate) factors: *mut f32,
-    /// A line of path positions.
-    pub(crate) positions: *mut f32,
-    /// Adds only to the sums of queries at this path position.
-    pub(crate) only: Option<usize>,
-}
-
-impl WeightedSums {
-    /// Adds to vector `c` of line `line`.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `P`, and the sums have this line and vector.
+    /// As [`multiply`](Self::multiply), for each panel.
     #[inline(always)]
-    pub(crate) unsafe fn add<P: Products>(self, line: usize, c: usize, sum: P::V) {
-        // SAFETY: the caller's duty.
-        unsafe {
-            let to = line_vector::<P>(self.to, line, c);
-            let before = P::V::loadu(to);
-            let mut sum = before.fmadd(P::V::loadu(line_vector::<P>(self.factors, 0, c)), sum);
-            if let Some(only) = self.only {
-                let only = P::V::set1(only as f32);
-                let position = P::V::loadu(line_vector::<P>(self.positions, 0, c));
-                sum = position.blend_le(only, only.blend_le(position, sum, before), before);
-            }
-            sum.storeu(to);
+    unsafe fn multiply_panels(&mut self, rows: Rows<'_>, panels: Panels<'_>, sums: Sums<'_>) {
+        for (first, panel) in (0..panels.columns).step_by(Self::WIDTH).zip(panels.words.chunks_exact(panels.stride)) {
+            let vectors = (panels.columns - first).min(Self::WIDTH).div_ceil(Self::V::LANES);
+            // SAFETY: the caller's duty.
+            unsafe { self.multiply(rows, panel, vectors, Sums { to: sums.to.wrapping_add(first), ..sums }) };
         }
     }
 }
 
-/// Vector `c` of a line.
-#[inline(always)]
-pub(crate) fn line_vector<P: Products>(lines: *mut f32, line: usize, c: usize) -> *mut f32 {
-    lines.wrapping_add(line * P::WIDTH + c * P::V::LANES)
+/// Packed columns, `[columns / WIDTH, stride / WIDTH, WIDTH]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels<'a> {
+    pub(crate) words: &'a [u32],
+    /// Words from one panel to the next.
+    pub(crate) stride: usize,
+    pub(crate) columns: usize,
+}
+
+/// Rows of words.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    /// The words, from the first of the first row; rows up to a multiple of 16 may be read.
+    pub(crate) words: &'a [u32],
+    /// Words from one row to the next.
+    pub(crate) stride: usize,
+    /// Rows, at most [`BLOCK`](super::BLOCK).
+    pub(crate) count: usize,
+    /// Words of a row, a multiple of [`STEP`](Products::STEP).
+    pub(crate) len: usize,
+}
+
+/// Sums of a product, `[rows, stride]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Sums<'a> {
+    pub(crate) to: *mut f32,
+    pub(crate) stride: usize,
+    pub(crate) before: Before<'a>,
+}
+
+/// What the sums begin with.
+#[derive(Clone, Copy)]
+pub(crate) enum Before<'a> {
+    Zero,
+    /// The sums so far.
+    Kept,
+    /// The sums so far, each row times its factor.
+    Rescaled(&'a [f32]),
+}
+
+impl<'a> Sums<'a> {
+    /// Sums that replace the values from the first on.
+    #[inline(always)]
+    pub(crate) fn new(to: &mut [f32], stride: usize) -> Self {
+        Self { to: to.as_mut_ptr(), stride, before: Before::Zero }
+    }
+
+    /// The address of vector `c` of row `r`.
+    #[inline(always)]
+    pub(crate) fn vector<V: Vector>(&self, r: usize, c: usize) -> *mut f32 {
+        self.to.wrapping_add(r * self.stride + c * V::LANES)
+    }
 }
