@@ -47,7 +47,8 @@ impl AttentionItems {
         Self { items: Vec::new() }
     }
 
-    /// Replaces the list by the items of `spans`, the longest first, so that the last items to finish are short.
+    /// Replaces the list by the items of `spans`, the longest first, so that the last items to finish are short, and those of equal
+    /// length in the order of their rows.
     ///
     /// # Errors
     /// If `num_heads` is not a multiple of `num_kv_heads`, the window is 0, or a full mask lacks the path of a span.
@@ -77,7 +78,7 @@ impl AttentionItems {
                 self.items.extend(heads.map(|kv_head| Item { cost, span: index, kv_head, first, len }));
             }
         }
-        self.items.sort_unstable_by_key(|item| Reverse(item.cost));
+        self.items.sort_by_key(|item| Reverse(item.cost));
         Ok(())
     }
 

@@ -33,12 +33,12 @@ pub(crate) use {layout::check_layout, span::check_spans};
 use crate::element::Element;
 use crate::error::KernelError;
 use crate::isa::Isa;
+use crate::runtime::claims::{Claims, Division};
 use crate::runtime::thread_pool;
 use output::Rows;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
 use task::Task;
 
 impl Attention<'_> {
@@ -87,16 +87,14 @@ impl Attention<'_> {
         self.check(out.len())?;
         let items = items.get(range, self)?;
         let out = Rows::new(out);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            F::attend(isa, Task { attention: self, items, next: &next, out, factors: PhantomData });
-        };
         let cost: usize = items.iter().map(|item| item.cost as usize).sum();
-        if cost * self.layout.head_dim < PARALLEL_PRODUCTS {
-            work();
-        } else {
-            thread_pool::for_each(thread_pool::num_threads(), |_| work());
-        }
+        let threads = if cost * self.layout.head_dim < PARALLEL_PRODUCTS { 1 } else { thread_pool::num_threads() };
+        let (claims, division) = (Claims::default(), Division::new(items.len(), threads));
+        claims.reset(division);
+        thread_pool::for_each(threads, |thread| {
+            let task = Task { attention: self, items, claims: &claims, division, thread, out, factors: PhantomData };
+            F::attend(isa, task);
+        });
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Threads and memory for the operations.
 
+pub(crate) mod claims;
 pub(crate) mod huge_pages;
 pub(crate) mod scratch;
 pub(crate) mod shared_pointer;

@@ -5,6 +5,7 @@
 //! works on its tasks too and never waits for a sleeping thread: it closes the operation when no task is left and waits
 //! only for the threads that have joined.
 
+use crate::runtime::claims::{Claims, Division};
 use std::any::Any;
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -47,8 +48,8 @@ struct Shared {
     state: AtomicU64,
     /// The current operation. Written while no thread has joined and none can.
     operation: Mutex<Operation>,
-    /// Next task of the operation.
-    next: AtomicUsize,
+    /// The tasks of the operation that are left.
+    claims: Claims,
     /// True while an operation runs.
     busy: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -83,7 +84,7 @@ impl ThreadPool {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
             operation: Mutex::new(Operation { task: &|_| (), tasks: 0 }),
-            next: AtomicUsize::new(0),
+            claims: Claims::default(),
             busy: AtomicBool::new(false),
             panic: Mutex::new(None),
             asleep: AtomicUsize::new(0),
@@ -94,7 +95,7 @@ impl ThreadPool {
         });
         let spawn = |index| {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name(format!("prefold-compute-{index}")).spawn(move || shared.serve()).ok()
+            thread::Builder::new().name(format!("prefold-compute-{index}")).spawn(move || shared.serve(index)).ok()
         };
         let threads = (1..threads).map_while(spawn).collect();
         Self { shared, threads }
@@ -176,7 +177,7 @@ impl Shared {
         // function returns after the operation is closed and all of them have left.
         let task: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(task) };
         *lock(&self.operation) = Operation { task, tasks };
-        self.next.store(0, Relaxed);
+        self.claims.reset(self.division(tasks));
         let number = number(self.state.load(Relaxed)).wrapping_add(1);
         // Either a thread that is falling asleep sees the new number, or this code sees that it sleeps.
         self.state.store(u64::from(number) << 32 | OPEN, SeqCst);
@@ -184,7 +185,7 @@ impl Shared {
             drop(lock(&self.door));
             self.woken.notify_all();
         }
-        self.work(task, tasks);
+        self.work(task, tasks, 0);
         self.state.fetch_and(!OPEN, AcqRel);
         let mut polls = 0;
         while self.state.load(Acquire) & MEMBERS > 0 {
@@ -198,25 +199,22 @@ impl Shared {
         }
     }
 
+    fn division(&self, tasks: usize) -> Division {
+        Division::new(tasks, self.threads)
+    }
+
     /// Runs tasks until none is left.
-    fn work(&self, task: &(dyn Fn(usize) + Sync), tasks: usize) {
-        let done = catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                let index = self.next.fetch_add(1, Relaxed);
-                if index >= tasks {
-                    break;
-                }
-                task(index);
-            }
-        }));
+    fn work(&self, task: &(dyn Fn(usize) + Sync), tasks: usize, thread: usize) {
+        let division = self.division(tasks);
+        let done = catch_unwind(AssertUnwindSafe(|| self.claims.of_thread(division, thread).for_each(task)));
         if let Err(panic) = done {
-            self.next.store(tasks, Relaxed);
+            self.claims.exhaust(division);
             lock(&self.panic).get_or_insert(panic);
         }
     }
 
-    /// The loop of a thread.
-    fn serve(&self) {
+    /// The loop of the thread with a number, from 1 on; the caller of an operation is thread 0.
+    fn serve(&self, thread: usize) {
         let mut seen = 0;
         while let Some(mut state) = self.next_operation(seen) {
             seen = number(state);
@@ -226,7 +224,7 @@ impl Shared {
                     Ok(_) => {
                         let Operation { task, tasks } = *lock(&self.operation);
                         // SAFETY: the thread that started the operation does not return before this one has left it.
-                        self.work(unsafe { &*task }, tasks);
+                        self.work(unsafe { &*task }, tasks, thread);
                         self.state.fetch_sub(1, Release);
                         break;
                     }
