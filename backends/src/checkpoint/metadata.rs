@@ -27,6 +27,8 @@ pub(crate) struct Metadata {
     /// Without padding; truncation has only a direction. `None` for a folder with only configuration.
     pub(crate) tokenizer: Option<Tokenizer>,
     pub(crate) prompts: Prompts,
+    /// The prompts are a cross-encoder's.
+    pub(crate) is_cross_encoder: bool,
     pub(crate) texts: TextSettings,
     /// Tokens of the longest input.
     pub(crate) max_input_length: usize,
@@ -87,6 +89,7 @@ impl Metadata {
             prompts: prompts::read(files)?,
             texts,
             max_input_length,
+            is_cross_encoder: prompts::are_of(files, "CrossEncoder")?,
             gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
             gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
             gguf_labels: gguf.map(GgufFile::classifier_labels).transpose()?.flatten(),
@@ -98,6 +101,13 @@ impl Metadata {
 
 /// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.
 fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
+impl Metadata {
+    /// The prompts, if sentence-transformers' CrossEncoder saved them: it does not read those of its other classes.
+    pub(crate) fn cross_encoder_prompts(&self) -> Prompts {
+        if self.is_cross_encoder { self.prompts.clone() } else { Prompts::default() }
+    }
+}
+
     let of_tokenizer = tokenizer_length(files)?;
     let length = texts.max_length.or(of_tokenizer);
     Ok(length.map_or(config.max_position_embeddings, |length| length.min(config.max_position_embeddings)))

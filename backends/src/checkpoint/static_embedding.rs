@@ -127,6 +127,7 @@ impl StaticEmbedding {
             unpooled: tokenizer.as_ref().filter(|_| self.is_model2vec).and_then(unknown),
             tokenizer,
             prompts: prompts::read(files)?,
+            is_cross_encoder: false,
             texts: TextSettings::default(),
             max_input_length: truncation.flatten().map_or(longest, |length| longest.min(length)),
             gguf_pooling: None,

@@ -15,7 +15,7 @@ use crate::config::{LearnedPositions, MaskConfig};
 use crate::ops::{IndexPack, Indices, Pages, Pool, Slot, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
-use prefold_core::{Batch, Pooling, RadixPlan, RaggedBatch, TaskId};
+use prefold_core::{Batch, Outputs, Pooling, RadixPlan, RaggedBatch, TaskId};
 use prefold_kernels::{QkvLayout, QuerySpan};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -150,7 +150,7 @@ impl LayoutBuilder {
         let is_pooled = |row: u32| {
             self.unpooled.is_none_or(|token| batch.ragged.input_ids().get(row as usize).is_none_or(|&id| id != token))
         };
-        let mut pool = rows.pool(&self.pooling, output_rows.as_deref(), is_pooled);
+        let mut pool = rows.pool(&batch.wanted, &self.pooling, output_rows.as_deref(), is_pooled);
         pages.pack(&self.target, (self.qkv, self.has_distances), &mut pack)?;
         if let Some(pages) = &mut output_pages {
             pages.pack(&self.target, (self.qkv, self.has_distances), &mut pack)?;
@@ -316,9 +316,9 @@ impl RowMap {
         if !pooling.iter().copied().all(pooling::is_single) || batch.needs_all_tokens() {
             return None;
         }
-        let spans = self.sequences().flat_map(|(path, len)| {
+        let spans = self.sequences().zip(&batch.wanted).flat_map(|((path, len), wanted)| {
             pooling.iter().map(move |&mode| {
-                let depth = pooling::positions(mode, len).start;
+                let depth = pooling::positions(mode, len, wanted.skipped()).start;
                 QuerySpan { row: self.row(path + depth), len: 1, depth, path }
             })
         });
@@ -330,16 +330,22 @@ impl RowMap {
 
     /// The pooled states of each sequence, as rows of the final states. `outputs` are the rows with a final state; `is_pooled` tells
     /// whether a ragged row is pooled.
-    fn pool(&self, pooling: &[Pooling], outputs: Option<&[u32]>, is_pooled: impl Fn(u32) -> bool) -> Pool {
+    fn pool(
+        &self,
+        wanted: &[Outputs],
+        pooling: &[Pooling],
+        outputs: Option<&[u32]>,
+        is_pooled: impl Fn(u32) -> bool,
+    ) -> Pool {
         let state = |row: u32| match outputs {
             // `Pool` refuses a missing row.
             Some(outputs) => outputs.binary_search(&row).map_or(u32::MAX, |index| index as u32),
             None => row,
         };
         let mut pool = Pool::new(pooling.iter().copied().map(pooling::kind).collect());
-        for (start, len) in self.sequences() {
+        for ((start, len), wanted) in self.sequences().zip(wanted) {
             for &mode in pooling {
-                let rows = pooling::positions(mode, len).map(|position| start + position);
+                let rows = pooling::positions(mode, len, wanted.skipped()).map(|position| start + position);
                 pool.push(rows.filter(|&row| is_pooled(row)).map(|row| state(self.row(row))));
             }
         }

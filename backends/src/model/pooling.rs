@@ -6,12 +6,13 @@ use crate::ops::PoolKind;
 use prefold_core::Pooling;
 use std::ops::Range;
 
-/// Positions of a sequence of `len` tokens that are pooled.
-pub(super) fn positions(pooling: Pooling, len: u32) -> Range<u32> {
+/// Positions of a sequence of `len` tokens that are pooled, without the first `skipped`; at least one is.
+pub(super) fn positions(pooling: Pooling, len: u32, skipped: u32) -> Range<u32> {
+    let first = skipped.min(len.saturating_sub(1));
     match pooling {
-        Pooling::Cls => 0..1,
+        Pooling::Cls => first..first + 1,
         Pooling::LastToken => len - 1..len,
-        Pooling::Mean | Pooling::Max | Pooling::MeanSqrtLen | Pooling::WeightedMean => 0..len,
+        Pooling::Mean | Pooling::Max | Pooling::MeanSqrtLen | Pooling::WeightedMean => first..len,
     }
 }
 
@@ -30,5 +31,19 @@ pub(super) fn kind(pooling: Pooling) -> PoolKind {
         Pooling::Max => PoolKind::Max,
         Pooling::MeanSqrtLen => PoolKind::MeanSqrtLen,
         Pooling::WeightedMean => PoolKind::WeightedMean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_may_be_left_out() {
+        assert_eq!(positions(Pooling::Mean, 7, 0), 0..7);
+        assert_eq!(positions(Pooling::Mean, 7, 3), 3..7);
+        assert_eq!(positions(Pooling::Max, 7, 9), 6..7);
+        assert_eq!((positions(Pooling::Cls, 7, 0), positions(Pooling::Cls, 7, 3)), (0..1, 3..4));
+        assert_eq!(positions(Pooling::LastToken, 7, 3), 6..7);
     }
 }

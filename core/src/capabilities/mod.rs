@@ -115,7 +115,7 @@ impl Rerank {
 pub struct Classify {
     /// Names by index.
     pub labels: Vec<String>,
-    /// Prompts for texts; pairs have none.
+    /// Prompts for texts and for the first text of a pair.
     pub prompts: Prompts,
     /// Function that turns the logits of an input into its scores.
     pub activation: LogitActivation,
@@ -156,7 +156,7 @@ pub struct Prompts {
     pub by_name: BTreeMap<String, String>,
     /// The prompt put before every text when a request names none.
     pub default: Option<String>,
-    /// True if the model's pooling excludes the tokens of a prompt. That is not implemented: texts with a prompt are refused.
+    /// True if the model's pooling excludes the tokens of a prompt.
     pub excluded: bool,
 }
 

@@ -106,7 +106,20 @@ impl Encoder {
         choices: impl Into<Choices<'a>>,
     ) -> Result<ResolvedOptions, Error> {
         let resolved = ResolvedOptions::new(options, choices.into(), &self.limits)?;
-        Ok(ResolvedOptions { direction: options.direction.unwrap_or(self.direction), ..resolved })
+        let skipped = self.skipped(&resolved)?;
+        Ok(ResolvedOptions { direction: options.direction.unwrap_or(self.direction), skipped, ..resolved })
+    }
+
+    /// Tokens of a prompt that is not pooled, without a special token at its end, as sentence-transformers counts them.
+    fn skipped(&self, options: &ResolvedOptions) -> Result<u32, Error> {
+        let Some(prompt) = options.prompt.as_deref().filter(|_| options.excludes_prompt) else { return Ok(0) };
+        let place = Place { field: options.prompt_field.unwrap_or("prompt"), index: None };
+        self.growth.check_text(&self.tokenizer, prompt).map_err(|problem| place.invalid(problem))?;
+        let encoding = self.tokenizer.encode_fast(prompt, options.add_special_tokens);
+        let encoding = encoding.map_err(|error| place.untokenizable(error))?;
+        let ends_special = encoding.get_ids().last().is_some_and(|id| self.special_ids.contains(id));
+        let tokens = encoding.len().min(options.max_tokens) - usize::from(ends_special);
+        Ok(u32::try_from(tokens).unwrap_or(u32::MAX))
     }
 
     /// Ids of one input, no more than the options allow.
@@ -116,13 +129,15 @@ impl Encoder {
     pub(crate) fn encode(&self, input: Input, place: Place, options: &ResolvedOptions) -> Result<Encoded, Error> {
         let characters = characters(&input);
         if let Some(field) = options.prompt_field
-            && !matches!(input, Input::Text(_))
+            && !matches!(input, Input::Text(_) | Input::Pair(..))
         {
             return Err(Error::invalid(field, "is for texts; token ids are taken as they are"));
         }
         let Fitted { ids, token_type_ids, is_truncated } = match input {
             Input::Text(text) => self.encode_text(Texts::One(&options.with_prompt(text)), place, options)?,
-            Input::Pair(first, second) => self.encode_text(Texts::Pair(&first, &second), place, options)?,
+            Input::Pair(first, second) => {
+                self.encode_text(Texts::Pair(&options.with_prompt_shared(first), &second), place, options)?
+            }
             Input::Ids(ids) => self.cut_ids(ids, place, options)?,
             Input::Rerank { instruction, query, query_place, document } => {
                 self.encode_rerank(instruction, (query, query_place), &document, place, options)?
@@ -145,7 +160,7 @@ impl Encoder {
         let text = |len| self.text_cost(len, options);
         match input {
             Input::Text(text) => self.text_cost(options.prompt_len() + text.len(), options),
-            Input::Pair(first, second) => text(first.len()) + text(second.len()),
+            Input::Pair(first, second) => text(options.prompt_len() + first.len()) + text(second.len()),
             Input::Ids(ids) => size_of_val(ids.as_slice()),
             Input::Rerank { instruction, query, document, .. } => {
                 instruction.as_ref().map_or(0, |it| text(it.len())) + text(query.len()) + text(document.len())

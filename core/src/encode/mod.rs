@@ -16,3 +16,7 @@ pub(crate) mod text_encoder;
 mod truncation_bound;
 mod word_boundaries;
 pub(crate) mod word_cache;
+
+#[cfg(test)]
+#[path = "tests/pair_prompts.rs"]
+mod pair_prompts;

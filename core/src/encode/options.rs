@@ -5,8 +5,9 @@ use super::rerank_prompt::EncodedHead;
 use crate::admission::quota::Share;
 use crate::capabilities::{Embed, Prompts, TaskProfile};
 use crate::error::Error;
+use crate::outputs::{OutputKind, Outputs};
 use crate::plan::tokens::TaskId;
-use crate::request::{EncodeLimits, EncodeOptions, Place, Prompt, SharedText, TruncationDirection};
+use crate::request::{EncodeLimits, EncodeOptions, Input, Place, Prompt, SharedText, TruncationDirection};
 use crate::{listed, shown};
 use std::fmt::Display;
 use std::sync::atomic::AtomicUsize;
@@ -45,6 +46,10 @@ pub(crate) struct ResolvedOptions {
     pub(super) prompt: Option<String>,
     /// Field of the request that asks for the prompt; `None` if it is the model's default.
     pub(super) prompt_field: Option<&'static str>,
+    /// The tokens of the prompt are not pooled.
+    pub(super) excludes_prompt: bool,
+    /// Tokens at the beginning of a text that are not pooled: of its prompt, with the special tokens before it.
+    pub(super) skipped: u32,
     pub(super) task: TaskId,
     /// Index of the sub-model for the inputs.
     pub(super) sub_model: usize,
@@ -94,12 +99,6 @@ impl ResolvedOptions {
             Some((_, task)) => task.excludes_prompts,
             None => prompts.is_some_and(|prompts| prompts.excluded),
         };
-        if prompt.is_some() && excludes_prompts {
-            let field = options.prompt.as_ref().map_or("prompt", Prompt::field);
-            let problem =
-                "is not possible: the model's pooling leaves out the tokens of a prompt (`include_prompt` false)";
-            return Err(Error::invalid(field, problem));
-        }
         let limit = limits.max_input_length;
         let of_task = task.and_then(|(_, task)| task.max_input_length).map_or(limit, |of_task| of_task.min(limit));
         let max_tokens = options.max_tokens.unwrap_or(of_task);
@@ -109,6 +108,8 @@ impl ResolvedOptions {
         }
         Ok(Self {
             prompt: prompt.cloned(),
+            excludes_prompt: excludes_prompts,
+            skipped: 0,
             prompt_field: options.prompt.as_ref().map(Prompt::field),
             task: task.map_or(TaskId::default(), |(id, _)| id),
             sub_model: task.map_or(0, |(_, task)| task.sub_model),
@@ -154,11 +155,43 @@ impl ResolvedOptions {
         self.prompt.as_ref().map_or(0, String::len)
     }
 
+    /// The outputs of inputs with these options. Inputs of ids have no prompt.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for texts and ids together, if the tokens of a prompt are not pooled.
+    pub(crate) fn pooled<'a>(
+        &self,
+        wanted: Outputs,
+        mut inputs: impl Iterator<Item = &'a Input>,
+        field: &'static str,
+    ) -> Result<Outputs, Error> {
+        let is_ids = |input: &Input| matches!(input, Input::Ids(_));
+        if self.skipped == 0 || !wanted.contains(OutputKind::Embedding) {
+            return Ok(wanted);
+        }
+        let first = inputs.next().is_some_and(is_ids);
+        if inputs.any(|input| is_ids(input) != first) {
+            return Err(Error::invalid(
+                field,
+                "has texts and token ids, which the model pools differently: send them apart",
+            ));
+        }
+        Ok(if first { wanted } else { wanted.skipping(self.skipped) })
+    }
+
     /// A text with its prompt.
     pub(super) fn with_prompt(&self, text: String) -> String {
         match &self.prompt {
             Some(prompt) => [prompt.as_str(), &text].concat(),
             None => text,
+        }
+    }
+
+    /// The first text of a pair with its prompt; the second text has none, as in sentence-transformers' cross-encoders.
+    pub(super) fn with_prompt_shared(&self, first: SharedText) -> SharedText {
+        match &self.prompt {
+            Some(prompt) => [prompt.as_str(), &first].concat().into(),
+            None => first,
         }
     }
 

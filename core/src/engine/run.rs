@@ -47,6 +47,7 @@ impl Engine {
         if !config.allow_empty_inputs {
             check_not_empty(&inputs)?;
         }
+        let wanted = resolved.pooled(wanted, inputs.iter().map(|(_, input)| input), options.field)?;
         let _request = self.admit()?;
         let share = self.share();
         let mut cost = response_limits.cost(wanted, Arc::clone(&share));

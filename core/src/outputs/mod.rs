@@ -46,17 +46,36 @@ impl OutputKind {
     }
 }
 
-/// Set of outputs that a request asks for. The engine decides it when it checks the request.
+/// Set of outputs that a request asks for, and the tokens that are not pooled. The engine decides it when it checks the request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Outputs(u8);
+pub struct Outputs {
+    kinds: u8,
+    /// Tokens at the beginning, of a prompt, that are not pooled.
+    skipped: u32,
+}
 
 impl Outputs {
     /// Only the dense embedding.
-    pub const EMBEDDING: Self = Self(OutputKind::Embedding.bit());
+    pub const EMBEDDING: Self = Self::of(OutputKind::Embedding);
     /// Only the head's logits.
-    pub const LOGITS: Self = Self(OutputKind::Logits.bit());
+    pub const LOGITS: Self = Self::of(OutputKind::Logits);
     /// Only the states of the tokens.
-    pub const TOKENS: Self = Self(OutputKind::Tokens.bit());
+    pub const TOKENS: Self = Self::of(OutputKind::Tokens);
+
+    const fn of(kind: OutputKind) -> Self {
+        Self { kinds: kind.bit(), skipped: 0 }
+    }
+
+    /// The same outputs, of which embeddings do not pool so many tokens at the beginning.
+    #[must_use]
+    pub const fn skipping(self, skipped: u32) -> Self {
+        Self { skipped, ..self }
+    }
+
+    /// Tokens at the beginning that are not pooled.
+    pub const fn skipped(self) -> u32 {
+        self.skipped
+    }
 
     /// The output of a model's head.
     pub fn of_head(capabilities: &Capabilities) -> Self {
@@ -70,12 +89,12 @@ impl Outputs {
     /// The outputs of either set.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { kinds: self.kinds | other.kinds, ..self }
     }
 
     /// True for an output of the set.
     pub const fn contains(self, kind: OutputKind) -> bool {
-        self.0 & kind.bit() != 0
+        self.kinds & kind.bit() != 0
     }
 
     /// The outputs, always in the same order.

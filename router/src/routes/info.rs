@@ -107,6 +107,7 @@ impl<'a> Info<'a> {
         let (model, engine) = (served.info(), served.config());
         let max_concurrent_requests = served.process_quotas().requests().limit();
         let Capabilities { embed, rerank, classify, max_input_length, .. } = &*model.capabilities;
+        let prompts = model.capabilities.text_prompts();
         Self {
             model_id: &names.id,
             model_sha: None,
@@ -140,8 +141,8 @@ impl<'a> Info<'a> {
             activation: classify.as_ref().map(|classify| classify.activation),
             pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
             model_type: ModelType::new(&model.capabilities),
-            prompts: embed.iter().flat_map(|embed| embed.prompts.by_name.keys()).map(String::as_str).collect(),
-            default_prompt: embed.as_ref().and_then(|embed| embed.prompts.default.as_deref()),
+            prompts: prompts.iter().flat_map(|prompts| prompts.by_name.keys()).map(String::as_str).collect(),
+            default_prompt: prompts.and_then(|prompts| prompts.default.as_deref()),
             tasks: embed.iter().flat_map(Embed::task_names).collect(),
             max_input_lengths: max_input_lengths(model),
             answers: model.capabilities.tasks().map(Task::as_str).collect(),

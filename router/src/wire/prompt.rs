@@ -26,7 +26,7 @@ impl InputType {
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::Query => &["query", "search_query", "retrieval.query"],
-            Self::Document => &["document", "passage", "doc", "search_document", "retrieval.passage"],
+            Self::Document => &["document", "passage", "corpus", "doc", "search_document", "retrieval.passage"],
             Self::Classification => &["classification"],
             Self::Clustering => &["clustering", "separation"],
         }

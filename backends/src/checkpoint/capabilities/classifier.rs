@@ -38,7 +38,8 @@ impl Evidence<'_> {
     /// # Errors
     /// The files are malformed.
     pub(super) fn classify(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let (classify, warning) = read(self.files, self.metadata, self.prompts(Prompts::default())?)?;
+        let prompts = self.prompts(self.metadata.cross_encoder_prompts())?;
+        let (classify, warning) = read(self.files, self.metadata, prompts)?;
         let num_labels = classify.labels.len();
         let warnings: Vec<_> = warning.into_iter().chain(repeated(&classify.labels)).collect();
         let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);

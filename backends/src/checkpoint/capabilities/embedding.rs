@@ -38,9 +38,10 @@ impl Evidence<'_> {
         let mut prompts = self.prompts(self.metadata.prompts.clone())?;
         // Last-token pooling does not depend on the prompt's rows.
         prompts.excluded = !pooling.include_prompt && pooling.pooling != [Pooling::LastToken];
-        if prompts.excluded && prompts.by_name.values().chain(&prompts.default).any(|prompt| !prompt.is_empty()) {
-            let what = "`include_prompt` false with prompts";
-            return Err(LoadError::unsupported("the pooling module", what, "true, or last-token pooling"));
+        // Its weights count from the beginning of the text.
+        if prompts.excluded && pooling.pooling.contains(&Pooling::WeightedMean) {
+            let what = "`include_prompt` false with the pooling weightedmean";
+            return Err(LoadError::unsupported("the pooling module", what, "true, or another pooling"));
         }
         let pooling = pooling.pooling;
         let token_dim = self.metadata.config.output_size;

@@ -27,8 +27,11 @@ impl Evidence<'_> {
             tokens = texts.map(|text| single_token(tokenizer, text)).collect::<Result<_, _>>()?;
             warning = self.check_score_tokens(&tokens)?;
         }
-        if let Some(instruction) = &self.options.rerank_instruction {
-            recipe.template.default_instruction = Some(instruction.clone());
+        // A cross-encoder's prompt is the instruction of its chat template.
+        let own = self.metadata.cross_encoder_prompts().default.filter(|text| !text.is_empty());
+        let own = own.filter(|_| recipe.template.default_instruction.is_some());
+        if let Some(instruction) = self.options.rerank_instruction.clone().or(own) {
+            recipe.template.default_instruction = Some(instruction);
         }
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
         capabilities.warnings.extend(warning);

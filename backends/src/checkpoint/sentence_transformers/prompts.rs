@@ -12,6 +12,15 @@ const MAX_PROMPTS: usize = 256;
 const MAX_PROMPT_NAME: usize = 128;
 const MAX_PROMPT_TEXT: usize = 16 << 10;
 
+/// `true` if the file was saved by this class of sentence-transformers.
+///
+/// # Errors
+/// The file is malformed.
+pub(crate) fn are_of(files: &ModelFiles, class: &str) -> Result<bool, LoadError> {
+    let Some(config) = files.json_at(PROMPTS)? else { return Ok(false) };
+    Ok(Fields::new(PROMPTS, &config)?.or("model_type", String::new())? == class)
+}
+
 /// The model's named prompts.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ mod bare_folders;
 mod bert_normalizer;
 mod configs;
 mod damage;
+mod cross_encoders;
 mod gguf;
 mod gguf_encoders;
 mod gguf_headers;

@@ -394,7 +394,7 @@ fn prompts_stand_before_texts() {
 }
 
 #[test]
-fn the_default_prompt_is_for_texts_only() {
+fn the_default_prompt_is_for_texts() {
     let encoder = encoder("qwen3-tiny", 100);
     let with_default = |input, options: &EncodeOptions| {
         let resolved = encoder.resolve(options, Some(&prompts(Some("Find: ")))).unwrap();
@@ -404,8 +404,8 @@ fn the_default_prompt_is_for_texts_only() {
     let both = |input: Input, twin: Input| (with_default(input, &options()), without(twin));
     let (got, twin) = both(Input::Text("bread".to_owned()), Input::Text("Find: bread".to_owned()));
     assert_eq!(got, twin);
-    let pair = Input::Pair("a".into(), "b".to_owned());
-    let (got, twin) = both(pair.clone(), pair);
+    let pair = |first: &str| Input::Pair(first.into(), "b".to_owned());
+    let (got, twin) = both(pair("a"), pair("Find: a"));
     assert_eq!(got, twin);
     assert_eq!(with_default(Input::Ids(vec![7]), &options()), [7]);
     let named = EncodeOptions { prompt: Some(Prompt::Named("plain".to_owned())), ..options() };

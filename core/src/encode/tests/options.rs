@@ -1,37 +1,41 @@
-//! Prompts that a request may ask for.
+//! Prompts that a request may ask for, and lengths of tasks.
 
 use super::*;
 use crate::testing::support::limits;
 
 #[test]
-fn prompts_that_pooling_leaves_out_are_refused() {
-    let resolve = |prompt: Option<Prompt>, excluded: bool| {
-        let prompts = Prompts { by_name: [("plain".to_owned(), String::new())].into(), default: None, excluded };
-        let options = EncodeOptions { prompt, ..EncodeOptions::new("inputs") };
-        ResolvedOptions::new(&options, Choices::from(Some(&prompts)), &limits(100, false))
-            .map(drop)
-            .map_err(|error| error.to_string())
-    };
-    let text = || Some(Prompt::Text("Find: ".to_owned()));
-    resolve(None, true).unwrap();
-    resolve(Some(Prompt::Named("plain".to_owned())), true).unwrap();
-    resolve(text(), false).unwrap();
-    let refused = resolve(text(), true).unwrap_err();
-    assert!(refused.contains("`prompt`") && refused.contains("include_prompt"), "{refused}");
-}
-
-#[test]
-fn a_task_has_its_own_say_about_prompts_that_pooling_leaves_out() {
-    let resolve = |excluded: bool, excludes_prompts: bool| {
-        let tasks = [TaskProfile { task: "query".to_owned(), excludes_prompts, ..TaskProfile::default() }];
+fn the_tokens_of_a_prompt_that_is_not_pooled_are_counted() {
+    use crate::encode::encoder::Encoder;
+    let encoder = Encoder::new(crate::testing::support::tokenizer("bert-mean-tiny"), None, limits(20, false)).unwrap();
+    let resolve = |prompt: Option<&str>, excluded: bool, task: Option<bool>| {
         let prompts = Prompts { excluded, ..Prompts::default() };
-        let choices = Choices { prompts: Some(&prompts), tasks: &tasks };
-        let prompt = Some(Prompt::Text("Find: ".to_owned()));
-        let options = EncodeOptions { prompt, task: Some("query".to_owned()), ..EncodeOptions::new("inputs") };
-        ResolvedOptions::new(&options, choices, &limits(100, false)).map(drop)
+        let profile =
+            TaskProfile { task: "query".to_owned(), excludes_prompts: task == Some(true), ..TaskProfile::default() };
+        let tasks = [profile];
+        let options = EncodeOptions {
+            prompt: prompt.map(|text| Prompt::Text(text.to_owned())),
+            task: task.map(|_| "query".to_owned()),
+            ..EncodeOptions::new("inputs")
+        };
+        encoder.resolve(&options, Choices { prompts: Some(&prompts), tasks: &tasks }).unwrap()
     };
-    resolve(true, false).unwrap();
-    resolve(false, true).unwrap_err();
+    let skipped = |prompt, excluded| resolve(prompt, excluded, None).skipped;
+    let ids = |text: &str| encoder.tokenizer.encode(text, true).unwrap().len() as u32;
+    // The first special token counts, the last one does not.
+    assert_eq!(skipped(Some("the red cat "), true), ids("the red cat ") - 1);
+    assert_eq!((skipped(Some("the red cat "), false), skipped(None, true), skipped(Some(""), true)), (0, 0, 0));
+    assert_eq!(skipped(Some("red ".repeat(99).as_str()), true), 19, "a prompt is cut like a text");
+    assert!(
+        resolve(Some("red"), false, Some(true)).skipped > 0 && resolve(Some("red"), true, Some(false)).skipped == 0
+    );
+
+    let options = resolve(Some("the red cat "), true, None);
+    let pooled = |inputs: &[Input], wanted| options.pooled(wanted, inputs.iter(), "inputs").map(Outputs::skipped);
+    let (text, list) = (Input::Text("a".to_owned()), Input::Ids(vec![1]));
+    assert_eq!(pooled(&[text.clone()], Outputs::EMBEDDING).unwrap(), options.skipped);
+    assert_eq!(pooled(&[text.clone()], Outputs::TOKENS).unwrap(), 0);
+    assert_eq!(pooled(&[list.clone()], Outputs::EMBEDDING).unwrap(), 0, "ids have no prompt");
+    assert!(pooled(&[text, list], Outputs::EMBEDDING).is_err());
 }
 
 #[test]

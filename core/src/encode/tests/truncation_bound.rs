@@ -145,7 +145,7 @@ fn an_input_costs_what_is_encoded_of_it() {
     let options = encoder.resolve(&EncodeOptions { prompt, ..truncating(TruncationDirection::Right) }, None).unwrap();
     let cost = |input| encoder.cost(&input, &options);
     assert_eq!(cost(Input::Text("word".to_owned())), 504);
-    assert_eq!(cost(Input::Pair("a query".into(), "word".to_owned())), 11);
+    assert_eq!(cost(Input::Pair("a query".into(), "word".to_owned())), 511);
     let rerank = |query: &str| Input::Rerank {
         instruction: Some("find".into()),
         query: query.into(),
