@@ -89,7 +89,7 @@ impl TransformerConfig {
         if self.norm.placement != NormPlacement::Post {
             all.norm("", names.final_norm, hidden);
         }
-        if self.output_size != hidden {
+        if !names.output_projection.is_empty() {
             all.linear(&slices("", &[(names.output_projection, self.output_size)]), hidden, false);
         }
         all.list.drain(..).try_for_each(&mut visit)?;

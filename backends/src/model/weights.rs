@@ -99,7 +99,7 @@ impl TransformerWeights {
                 }
                 NormPlacement::Post => None,
             },
-            output_projection: if config.output_size == config.hidden_size {
+            output_projection: if config.names.output_projection.is_empty() {
                 None
             } else {
                 let parts = [(config.names.output_projection, config.output_size)];

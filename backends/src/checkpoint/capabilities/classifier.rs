@@ -5,6 +5,7 @@ use super::head::HeadSource;
 use crate::checkpoint::metadata::Metadata;
 use crate::config::MAX_LABELS;
 use crate::error::LoadError;
+use crate::formats::families::label_count;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_core::{Capabilities, Classify, LogitActivation, Prompts};
@@ -153,22 +154,10 @@ fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<Str
 
 /// Labels of a classifier by index.
 fn labels(fields: &Fields<'_>) -> Result<Vec<String>, LoadError> {
-    let num_labels = fields.optional::<usize>("num_labels")?;
+    let count = label_count(fields)?;
     let Some(names) = fields.object("id2label")? else {
-        // Hugging Face omits `id2label` if it has its default value: two labels.
-        return match num_labels.unwrap_or(2) {
-            n @ 1..=MAX_LABELS => Ok((0..n).map(|i| format!("LABEL_{i}")).collect()),
-            n => Err(fields.problem("num_labels", &format!("must be from 1 to {MAX_LABELS}, it is {n}"))),
-        };
+        return Ok((0..count).map(|i| format!("LABEL_{i}")).collect());
     };
-    let count = names.entries().count();
-    if count == 0 || num_labels.is_some_and(|n| n != count) {
-        let problem = format!("has {count} labels, `num_labels` is {}", num_labels.map_or(0, |n| n));
-        return Err(fields.problem("id2label", &problem));
-    }
-    if count > MAX_LABELS {
-        return Err(fields.problem("id2label", &format!("has {count} labels, the limit is {MAX_LABELS}")));
-    }
     let label = |i: usize| match names.required::<String>(&i.to_string())? {
         name if name.len() <= MAX_LABEL_BYTES => Ok(name),
         name => {

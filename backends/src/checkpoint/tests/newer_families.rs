@@ -66,6 +66,11 @@ fn what_lifts_the_mask() {
     let by_class = [("use_bidirectional_attention", json!(null))];
     assert_eq!(mask("qwen3-bidirectional-tiny", &by_class), MaskConfig::Full);
     assert_eq!(config_with("qwen3-bidirectional-tiny", &[]).output_size, 48);
+    // As transformers saves it again.
+    let names: serde_json::Map<String, Value> = (0..40).map(|i| (i.to_string(), json!(format!("LABEL_{i}")))).collect();
+    let saved = [("num_labels", json!(null)), ("id2label", Value::Object(names))];
+    assert_eq!(config_with("qwen3-bidirectional-tiny", &saved).output_size, 40);
+    assert_eq!(config_with("qwen3-bidirectional-tiny", &saved[..1]).output_size, 2, "the default is not saved");
     // The code that lifts the mask is not run, and not needed. The code of gte-Qwen2 and stella always lifts it.
     let code = ("auto_map", json!({"AutoModel": "modeling_qwen.Qwen2Model"}));
     assert_eq!(mask("qwen2-tiny", &[without[0].clone(), code.clone()]), MaskConfig::Full);
@@ -284,7 +289,7 @@ fn features_that_are_not_computed() {
             &["`query_pre_attn_scalar` is missing"],
         ),
         ("embeddinggemma-tiny", config("/rope_scaling", scaled), &["`rope_scaling.rope_type` \"linear\""]),
-        ("qwen3-bidirectional-tiny", config("/num_labels", json!(0)), &["the width of the final states"]),
+        ("qwen3-bidirectional-tiny", config("/num_labels", json!(0)), &["`num_labels` must be from 1"]),
         ("llama-bidirec-tiny", config("/auto_map", json!({"AutoModel": "x.Mine"})), &["auto_map", "x.Mine"]),
         ("llama-tiny", config("/architectures", json!(["Qwen3BidirectionalModel"])), &["Qwen3BidirectionalModel"]),
     ]);

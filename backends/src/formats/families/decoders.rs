@@ -2,7 +2,7 @@
 
 use super::encoders::{BERT, ENCODER_CLASSES};
 use super::family::{
-    Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Windows, absent, off,
+    Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Width, Windows, absent, off,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
 use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, poolings};
@@ -72,7 +72,7 @@ pub(super) static DECODERS: [Family; 9] = [
         mark: Some(Mark::Class("Qwen3BidirectionalModel")),
         own_code: true,
         mask: MaskConfig::Full,
-        output_projection: Some("num_labels"),
+        output_projection: Some(Width::Labels),
         names: TensorNames { output_projection: "linear", ..names::DECODER },
         ..QWEN3
     },

@@ -61,8 +61,8 @@ pub(crate) struct Family {
     pub(crate) experts: bool,
     /// `lora_adaptations` names LoRA adapters, which the checkpoint stores separately.
     pub(crate) adapters: bool,
-    /// The field of the width to which a linear layer projects the states after the last norm.
-    pub(crate) output_projection: Option<&'static str>,
+    /// The width to which a linear layer projects the states after the last norm.
+    pub(crate) output_projection: Option<Width>,
     /// The embedding matrix is the language model's head too.
     pub(crate) tie_word_embeddings: Rule,
     /// Head of the family's classifiers.
@@ -73,6 +73,13 @@ pub(crate) struct Family {
     pub(crate) classifier_activation: Option<&'static str>,
     /// The field that gives all of its layers a bias.
     pub(crate) classifier_bias: Option<&'static str>,
+}
+
+/// Source of a width in `config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// The number of labels.
+    Labels,
 }
 
 /// A mark that distinguishes a family from others of its `model_type`.

@@ -1,7 +1,8 @@
 //! The reader of all families.
 
-use super::family::{Family, Rule};
+use super::family::{Family, Rule, Width};
 use super::feed_forward::activation;
+use super::labels::label_count;
 use super::settings::{Settings, first_of};
 use super::{adapters, feed_forward, positions, windows};
 use crate::config::{
@@ -39,7 +40,7 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
         vocab_size: settings.table_rows(family.names.words)?.map_or_else(|| fields.required("vocab_size"), Ok)?,
         hidden_size,
         output_size: match family.output_projection {
-            Some(width) => fields.required(width)?,
+            Some(Width::Labels) => label_count(fields)?,
             None => hidden_size,
         },
         num_layers: settings.required(&keys.num_layers)?,
