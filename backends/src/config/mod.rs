@@ -18,7 +18,7 @@ pub(crate) use names::TensorNames;
 pub(crate) use positions::{
     DisentangledConfig, DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
 };
-pub(crate) use rope::{RopeConfig, RopeScaling};
+pub(crate) use rope::{RopeConfig, RopeScaling, Yarn};
 
 use crate::error::LoadError;
 use prefold_core::Folding;

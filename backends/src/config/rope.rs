@@ -23,11 +23,35 @@ pub(crate) enum RopeScaling {
     Ntk { factor: f64 },
     /// Llama 3: low frequencies divided by `factor`, high ones kept, those between interpolated.
     Llama3 { factor: f64, low_freq_factor: f64, high_freq_factor: f64, original_max_position_embeddings: usize },
+    /// YaRN ([arXiv 2309.00071](https://arxiv.org/abs/2309.00071)): low frequencies divided by `factor`, high ones kept, those between
+    /// interpolated; queries and keys are multiplied by `attention_factor`.
+    Yarn(Yarn),
     /// A divisor for each frequency, from GGUF's `rope_freqs.weight`. `[head_dim / 2]`
     Factors(Vec<f32>),
 }
 
+/// Settings of YaRN.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Yarn {
+    pub(crate) factor: f64,
+    pub(crate) attention_factor: f64,
+    /// Rotations over the original length from which frequencies are kept, and up to which they are divided.
+    pub(crate) beta_fast: f64,
+    pub(crate) beta_slow: f64,
+    pub(crate) original_max_position_embeddings: usize,
+    /// The ends of the interpolated range are whole numbers.
+    pub(crate) truncate: bool,
+}
+
 impl RopeConfig {
+    /// Factor on queries and on keys.
+    pub(crate) fn attention_factor(&self) -> f64 {
+        match self.scaling {
+            RopeScaling::Yarn(yarn) => yarn.attention_factor,
+            _ => 1.0,
+        }
+    }
+
     /// Angle per position of each pair of components after scaling, `[head_dim / 2]`.
     pub(crate) fn inverse_frequencies(&self, head_dim: usize) -> Vec<f64> {
         let theta = match self.scaling {
@@ -39,6 +63,7 @@ impl RopeConfig {
             RopeScaling::None => base.collect(),
             RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
             RopeScaling::Ntk { factor } => base.map(|f| f / factor.powf(2.0 / head_dim as f64)).collect(),
+            RopeScaling::Yarn(yarn) => yarn.scaled(self.theta, head_dim, base),
             RopeScaling::Factors(divisors) => base.zip(divisors).map(|(f, &d)| f / f64::from(d)).collect(),
             &RopeScaling::Llama3 {
                 factor,
@@ -52,6 +77,30 @@ impl RopeConfig {
     /// `true` if every pair of components has a finite angle at every position.
     pub(crate) fn is_finite(&self, head_dim: usize, positions: usize) -> bool {
         self.inverse_frequencies(head_dim).into_iter().all(|frequency| (frequency * positions as f64).is_finite())
+    }
+}
+
+impl Yarn {
+    /// The frequencies of `head_dim / 2` pairs of components.
+    fn scaled(&self, theta: f64, head_dim: usize, frequencies: impl Iterator<Item = f64>) -> Vec<f64> {
+        let dim = head_dim as f64;
+        let pair = |rotations: f64| {
+            let length = self.original_max_position_embeddings as f64;
+            dim * (length / (rotations * 2.0 * PI)).ln() / (2.0 * theta.ln())
+        };
+        let (mut low, mut high) = (pair(self.beta_fast), pair(self.beta_slow));
+        if self.truncate {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        (low, high) = (low.max(0.0), high.min(dim - 1.0));
+        if low == high {
+            high += 0.001;
+        }
+        let scaled = |(i, frequency): (usize, f64)| {
+            let divided = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
+            frequency / self.factor * divided + frequency * (1.0 - divided)
+        };
+        frequencies.enumerate().map(scaled).collect()
     }
 }
 
@@ -119,5 +168,25 @@ mod tests {
                 1.289173172e-06,
             ],
         );
+    }
+
+    #[test]
+    fn yarn_frequencies_are_those_of_transformers() {
+        let yarn = Yarn {
+            factor: 4.0,
+            attention_factor: 1.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            original_max_position_embeddings: 32768,
+            truncate: true,
+        };
+        // transformers' ROPE_INIT_FUNCTIONS["yarn"] with these settings.
+        let of = |yarn| RopeConfig { theta: 1e6, scaling: RopeScaling::Yarn(yarn) }.inverse_frequencies(16);
+        assert_close(
+            &of(yarn),
+            &[1.0, 0.177827941, 0.0316227766, 0.00421755994, 0.0005, 4.445698525e-05, 7.90569415e-06, 1.405853313e-06],
+        );
+        let whole = Yarn { truncate: false, beta_fast: 16.0, beta_slow: 2.0, ..yarn };
+        assert_close(&of(whole)[2..5], &[0.0316227766, 0.005623413252, 0.000595679896]);
     }
 }

@@ -22,6 +22,7 @@ mod normalize;
 mod pytorch_files;
 mod refusals;
 mod router_prompts;
+mod rope_scaling;
 mod safetensors_headers;
 mod static_embeddings;
 mod strange_files;

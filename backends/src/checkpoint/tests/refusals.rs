@@ -69,8 +69,12 @@ fn configs_that_ask_for_more() {
         ("llama-tiny", config("/auto_map", json!({"AutoModel": "modeling.X"})), &["auto_map", "modeling.X"]),
         ("mistral-tiny", config("/attention_bias", json!(true)), &["attention_bias"]),
         ("qwen3-tiny", config("/mlp_bias", json!(true)), &["mlp_bias"]),
-        ("llama-tiny", config("/rope_scaling/rope_type", json!("yarn")), &["rope_scaling.rope_type", "yarn", "llama3"]),
-        ("llama-tiny", config("/rope_scaling", json!({"type": "dynamic", "factor": 2})), &["dynamic"]),
+        (
+            "llama-tiny",
+            config("/rope_scaling/rope_type", json!("longrope")),
+            &["rope_scaling.rope_type", "longrope", "llama3"],
+        ),
+        ("llama-tiny", config("/rope_scaling", json!({"type": "dynamic"})), &["`rope_scaling.factor` is missing"]),
         ("llama-seqcls-tiny", config("/rope_parameters/rope_type", json!("longrope")), &["longrope"]),
         (
             "llama-seqcls-tiny",
@@ -275,9 +279,9 @@ fn prompts_that_pooling_must_not_see() {
         let checkpoint = open(dir.path()).unwrap();
         assert_eq!(checkpoint.capabilities.embed.as_ref().unwrap().prompts.excluded, excluded, "{name}");
     }
-}
     let dir = copy_of("llama-tiny");
     let weighted = json!({"pooling_mode": "weightedmean", "include_prompt": false});
     write_json(&dir.path().join("1_Pooling/config.json"), &weighted);
     let refused = open(dir.path()).unwrap_err().to_string();
     assert!(refused.contains("include_prompt") && refused.contains("weightedmean"), "{refused}");
+}

@@ -16,7 +16,11 @@ const ATTENTION_BIAS: Rule = Rule::Field("attention_bias", false);
 
 /// Rotations of one base, with the scaling of transformers' decoders.
 const fn rope_theta(default: Option<f64>) -> Positions {
-    Positions::Rotary(Rotary::OneBase { key: "rope_theta", default, kinds: &["default", "linear", "llama3"] })
+    Positions::Rotary(Rotary::OneBase {
+        key: "rope_theta",
+        default,
+        kinds: &["default", "linear", "llama3", "yarn", "dynamic"],
+    })
 }
 
 const LLAMA: Family = Family {

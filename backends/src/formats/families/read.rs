@@ -167,9 +167,16 @@ fn scale(
     if let PositionsConfig::Disentangled(positions) = positions {
         return Ok(Some(1.0 / ((head_dim * positions.terms()) as f32).sqrt()));
     }
-    let (Some(name), fields) = (family.query_pre_attn_scalar, settings.json()) else { return Ok(None) };
+    // The factor on queries and keys is one on their products.
+    let factor = match positions {
+        PositionsConfig::Rotary(rotary) => rotary.full.attention_factor().powi(2),
+        _ => 1.0,
+    };
+    let (Some(name), fields) = (family.query_pre_attn_scalar, settings.json()) else {
+        return Ok((factor != 1.0).then(|| (factor / (head_dim as f64).sqrt()) as f32));
+    };
     match fields.required::<f64>(name)? {
-        scalar if scalar > 0.0 => Ok(Some(scalar.powf(-0.5) as f32)),
+        scalar if scalar > 0.0 => Ok(Some((factor * scalar.powf(-0.5)) as f32)),
         scalar => Err(fields.problem(name, &format!("must be above 0, it is {scalar}"))),
     }
 }

@@ -1,7 +1,7 @@
 //! Rotary embedding in `config.json`, in both spellings.
 
 use super::family::{Rotary, UNSCALED};
-use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
+use crate::config::{RopeConfig, RopeScaling, RotaryConfig, Yarn};
 use crate::error::LoadError;
 use crate::json::{Fields, shown};
 
@@ -89,6 +89,9 @@ fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: &[&str]) -> 
         }
         "linear" => RopeScaling::Linear { factor: positive(rope, "factor")? },
         "llama3" => parse_llama3(config, rope)?,
+        "yarn" => parse_yarn(config, rope)?,
+        // It has an effect only on inputs longer than `max_position_embeddings`, which are not served.
+        "dynamic" => positive(rope, "factor").map(|_| RopeScaling::None)?,
         "ntk" => parse_ntk(rope)?,
         _ => RopeScaling::None,
     };
@@ -103,15 +106,17 @@ fn parse_ntk(rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
     }
 }
 
+/// The length that the model was trained on before the scaling.
+const ORIGINAL: &str = "original_max_position_embeddings";
+
 fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
-    let name = "original_max_position_embeddings";
-    let original = match rope.optional::<usize>(name)? {
+    let original = match rope.optional::<usize>(ORIGINAL)? {
         Some(original) => original,
-        None => config.optional(name)?.ok_or_else(|| rope.problem(name, "is missing"))?,
+        None => config.optional(ORIGINAL)?.ok_or_else(|| rope.problem(ORIGINAL, "is missing"))?,
     };
     let (low, high) = (positive(rope, "low_freq_factor")?, positive(rope, "high_freq_factor")?);
     if original == 0 {
-        return Err(rope.problem(name, "must be above 0"));
+        return Err(rope.problem(ORIGINAL, "must be above 0"));
     }
     if low >= high {
         return Err(rope.problem("low_freq_factor", &format!("({low}) must be below `high_freq_factor` ({high})")));
@@ -122,6 +127,46 @@ fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, L
         high_freq_factor: high,
         original_max_position_embeddings: original,
     })
+}
+
+/// The settings of transformers, with its defaults (`_compute_yarn_parameters`).
+fn parse_yarn(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
+    const LENGTH: &str = "max_position_embeddings";
+    // The field outside of the object has priority.
+    let original = match (config.optional(ORIGINAL)?, rope.optional(ORIGINAL)?) {
+        (Some(original), _) | (None, Some(original)) => original,
+        (None, None) => config.required::<usize>(LENGTH)?,
+    };
+    if original == 0 {
+        return Err(rope.problem(ORIGINAL, "must be above 0"));
+    }
+    let factor = match rope.optional::<f64>("factor")? {
+        Some(_) => positive(rope, "factor")?,
+        None => positive(config, LENGTH)? / original as f64,
+    };
+    let mscale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
+    let scales = [rope.or("mscale", 0.0)?, rope.or("mscale_all_dim", 0.0)?];
+    let attention_factor = match rope.optional::<f64>("attention_factor")? {
+        Some(_) => positive(rope, "attention_factor")?,
+        None if !scales.contains(&0.0) => mscale(scales[0]) / mscale(scales[1]),
+        None => mscale(1.0),
+    };
+    let beta = |name: &str, default: f64| match rope.or(name, 0.0)? {
+        0.0 => Ok(default),
+        _ => positive(rope, name),
+    };
+    let yarn = Yarn {
+        factor,
+        attention_factor,
+        beta_fast: beta("beta_fast", 32.0)?,
+        beta_slow: beta("beta_slow", 1.0)?,
+        original_max_position_embeddings: original,
+        truncate: rope.or("truncate", true)?,
+    };
+    if yarn.beta_fast < yarn.beta_slow {
+        return Err(rope.problem("beta_fast", "must be at least `beta_slow`"));
+    }
+    Ok(RopeScaling::Yarn(yarn))
 }
 
 fn theta(config: &Fields<'_>, rope: Option<&Fields<'_>>, base: Base) -> Result<f64, LoadError> {
