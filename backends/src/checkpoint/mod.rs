@@ -13,7 +13,9 @@ mod tokenizer;
 
 pub(crate) use capabilities::head::{HeadSource, RerankToken};
 pub(crate) use sentence_transformers::dense::DenseModule;
+#[cfg(test)]
 pub(crate) use sub_models::joined;
+pub(crate) use sentence_transformers::dense::{LayerNormModule, Residual, VectorModule};
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
 use crate::config::TransformerConfig;

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::loader::load_linear;
-use crate::checkpoint::{DenseModule, HeadSource, RerankToken};
+use crate::checkpoint::{HeadSource, LayerNormModule, RerankToken, Residual, VectorModule};
 use crate::config::tensors::MatrixSlice;
 use crate::config::{HeadActivation, HeadName, NormKind, TransformerConfig};
 use crate::error::LoadError;
@@ -30,12 +30,21 @@ pub(super) struct Head {
 }
 
 #[derive(Debug)]
-struct HeadLayer {
-    linear: Linear,
-    activation: HeadActivation,
-    /// After the activation.
-    norm: Option<Norm>,
+enum HeadLayer {
+    Linear {
+        linear: Linear,
+        activation: HeadActivation,
+        /// After the activation.
+        norm: Option<Norm>,
+        /// Added to the output.
+        residual: Option<ResidualLayer>,
+    },
+    Norm(Norm),
 }
+
+/// The input of a layer, or its product with a matrix.
+#[derive(Debug)]
+struct ResidualLayer(Option<Linear>);
 
 impl Head {
     /// The head that `source` describes.
@@ -46,8 +55,8 @@ impl Head {
     ) -> std::result::Result<Self, LoadError> {
         match source {
             HeadSource::Dense { pooling, modules, routes } => {
-                let layers = |modules: &Vec<DenseModule>| -> std::result::Result<Vec<_>, _> {
-                    modules.iter().map(HeadLayer::dense).collect()
+                let layers = |modules: &Vec<VectorModule>| -> std::result::Result<Vec<_>, _> {
+                    modules.iter().map(HeadLayer::module).collect()
                 };
                 let by_task = routes.modules.iter().map(layers).collect::<std::result::Result<_, LoadError>>()?;
                 let plain = Self::plain(pooling.clone(), layers(modules)?);
@@ -55,7 +64,8 @@ impl Head {
             }
             HeadSource::TokenRows(tokens) => {
                 let linear = output_rows(config, weights, tokens)?;
-                let layers = vec![HeadLayer { linear, activation: HeadActivation::Identity, norm: None }];
+                let activation = HeadActivation::Identity;
+                let layers = vec![HeadLayer::Linear { linear, activation, norm: None, residual: None }];
                 Ok(Self::plain(vec![Pooling::LastToken], layers))
             }
             HeadSource::Classifier { num_labels } => {
@@ -181,7 +191,10 @@ fn apply(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>) -> Resu
     if layers.is_empty() || rows == 0 {
         return Ok(states.clone());
     }
-    let widths = layers.iter().map(|layer| layer.linear.out_features());
+    let widths = layers.iter().map(|layer| match layer {
+        HeadLayer::Linear { linear, .. } => linear.out_features(),
+        HeadLayer::Norm(_) => 0,
+    });
     let block = block_rows(widths.fold(width, usize::max));
     let starts = (0..rows).step_by(block);
     let blocks = starts.map(|start| apply_to_block(layers, &states.narrow(0, start, block.min(rows - start))?, yields));
@@ -191,20 +204,14 @@ fn apply(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>) -> Resu
 fn apply_to_block(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
     yields.reach()?;
     let mut x = Tensor::from_vec(ops::on_host(states, <[f32]>::to_vec)?, states.dims2()?, &Device::Cpu)?;
-    for HeadLayer { linear, activation, norm } in layers {
-        let mut out = Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device())?;
-        match activation {
-            HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out, yields)?,
-            HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite, yields)?,
-        }
-        if *activation == HeadActivation::Tanh {
-            yields.reach()?;
-            out = out.tanh()?;
-        }
-        if let Some(norm) = norm {
-            norm.forward_in_place(&out, yields)?;
-        }
-        x = out;
+    for layer in layers {
+        x = match layer {
+            HeadLayer::Linear { .. } => layer.linear(x, yields)?,
+            HeadLayer::Norm(norm) => {
+                norm.forward_in_place(&x, yields)?;
+                x
+            }
+        };
     }
     Ok(x)
 }
@@ -230,15 +237,57 @@ fn classifier_layers(
             Ok::<_, LoadError>(Norm::layer(weight, Vector::new(bias, &target)?, config.norm.eps))
         };
         let norm = (!layer.norm.is_empty()).then(|| norm(layer.norm)).transpose()?;
-        Ok(HeadLayer { linear, activation: config.classifier.activation_of(layer), norm })
+        Ok(HeadLayer::Linear { linear, activation: config.classifier.activation_of(layer), norm, residual: None })
     };
     layers.iter().enumerate().map(layer).collect()
 }
 
 impl HeadLayer {
-    fn dense(module: &DenseModule) -> std::result::Result<Self, LoadError> {
-        let weight = PackedMatrix::pack(&module.weight, module.out_features, module.in_features)?;
-        Ok(Self { linear: Linear::packed(weight, module.bias.clone()), activation: module.activation, norm: None })
+    fn module(module: &VectorModule) -> std::result::Result<Self, LoadError> {
+        let target = Target::cpu(Dtype::Float32);
+        let vector = |values: &Vec<f32>| Vector::new(values.clone(), &target);
+        let dense = match module {
+            VectorModule::Dense(dense) => dense,
+            VectorModule::LayerNorm(LayerNormModule { weight, bias, .. }) => {
+                return Ok(Self::Norm(Norm::layer(vector(weight)?, vector(bias)?, LayerNormModule::EPS)));
+            }
+        };
+        let pack = |weight: &[f32]| PackedMatrix::pack(weight, dense.out_features, dense.in_features);
+        let residual = match &dense.residual {
+            Residual::None => None,
+            Residual::Input => Some(ResidualLayer(None)),
+            Residual::Projected(weight) => Some(ResidualLayer(Some(Linear::packed(pack(weight)?, None)))),
+        };
+        let linear = Linear::packed(pack(&dense.weight)?, dense.bias.clone());
+        Ok(Self::Linear { linear, activation: dense.activation, norm: None, residual })
+    }
+
+    /// The output of a linear layer; a norm's input stays as it is.
+    fn linear(&self, x: Tensor, yields: &mut Yields<'_>) -> Result<Tensor> {
+        let Self::Linear { linear, activation, norm, residual } = self else { return Ok(x) };
+        let output =
+            |linear: &Linear| Tensor::zeros((x.dim(0)?, linear.out_features()), candle_core::DType::F32, x.device());
+        let mut out = output(linear)?;
+        match activation {
+            HeadActivation::Of(activation) => linear.forward_activated(*activation, &x, &out, yields)?,
+            HeadActivation::Identity | HeadActivation::Tanh => linear.forward(&x, &out, Store::Overwrite, yields)?,
+        }
+        if *activation == HeadActivation::Tanh {
+            yields.reach()?;
+            out = out.tanh()?;
+        }
+        if let Some(norm) = norm {
+            norm.forward_in_place(&out, yields)?;
+        }
+        match residual {
+            None => Ok(out),
+            Some(ResidualLayer(None)) => out + x,
+            Some(ResidualLayer(Some(projection))) => {
+                let added = output(projection)?;
+                projection.forward(&x, &added, Store::Overwrite, yields)?;
+                out + added
+            }
+        }
     }
 }
 
@@ -289,4 +338,40 @@ fn other_class_rows(class: &ClassRows, tokens: &[RerankToken]) -> LoadError {
     let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
     let supported = format!("the rerank recipe needs {}", texts.join(", "));
     LoadError::unsupported(CLASS_ROWS, format!("a head of rows {labels} and no `output.weight`"), supported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::DenseModule;
+    use prefold_core::Uninterrupted;
+
+    fn output(module: VectorModule, input: [f32; 2]) -> Vec<f32> {
+        let layer = HeadLayer::module(&module).unwrap();
+        let x = Tensor::from_vec(input.to_vec(), (1, 2), &Device::Cpu).unwrap();
+        let y = apply(&[layer], &x, &mut Yields::new(&mut Uninterrupted)).unwrap();
+        ops::on_host(&y, <[f32]>::to_vec).unwrap()
+    }
+
+    #[test]
+    fn residuals_and_norms_of_modules() {
+        let dense = |residual| {
+            let weight = vec![1.0, 2.0, 3.0, 4.0];
+            let activation = HeadActivation::Identity;
+            VectorModule::Dense(DenseModule {
+                in_features: 2,
+                out_features: 2,
+                weight,
+                bias: None,
+                activation,
+                residual,
+            })
+        };
+        assert_eq!(output(dense(Residual::None), [1.0, 10.0]), [21.0, 43.0]);
+        assert_eq!(output(dense(Residual::Input), [1.0, 10.0]), [22.0, 53.0]);
+        assert_eq!(output(dense(Residual::Projected(vec![1.0, 0.0, 0.0, -1.0])), [1.0, 10.0]), [22.0, 33.0]);
+        let norm = LayerNormModule { width: 2, weight: vec![2.0, 1.0], bias: vec![0.5, 0.0] };
+        let normed = output(VectorModule::LayerNorm(norm), [3.0, 7.0]);
+        assert!((normed[0] + 1.5).abs() < 1e-4 && (normed[1] - 1.0).abs() < 1e-4, "{normed:?}");
+    }
 }

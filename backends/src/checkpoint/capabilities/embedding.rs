@@ -3,9 +3,9 @@
 use super::head::HeadSource;
 use super::left_out;
 use super::{Evidence, Purpose};
-use crate::checkpoint::sentence_transformers::dense::{self, DenseModule};
+use crate::checkpoint::sentence_transformers::dense::{DenseModule, Residual, VectorModule};
 use crate::checkpoint::sentence_transformers::dimensions;
-use crate::checkpoint::sentence_transformers::module_list::ModuleList;
+use crate::checkpoint::sentence_transformers::module_list::{ModuleList, VectorFolder};
 use crate::checkpoint::sentence_transformers::pooling::{self, PoolingConfig};
 use crate::config::{HeadActivation, poolings};
 use crate::error::LoadError;
@@ -48,11 +48,11 @@ impl Evidence<'_> {
         let mut dim = token_dim * pooling.len();
         let mut modules = Vec::with_capacity(list.dense.len() + 1);
         if list.pooler {
-            modules.push(self.pooler()?);
+            modules.push(VectorModule::Dense(self.pooler()?));
         }
         for folder in &list.dense {
-            let module = self.dense(folder, dim)?;
-            dim = module.out_features;
+            let module = self.vector_module(folder, dim)?;
+            dim = module.out_features();
             modules.push(module);
         }
         let (tasks, routes, dim) = self.tasks(&list, dim, &prompts)?;
@@ -123,19 +123,24 @@ impl Evidence<'_> {
             }
         };
         let (weight, bias) = (read("weight", &[width, width])?, Some(read("bias", &[width])?));
-        Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation: HeadActivation::Tanh })
+        let (activation, residual) = (HeadActivation::Tanh, Residual::None);
+        Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation, residual })
     }
 
-    /// A dense module with an input of `in_features` values; without weights in a summary, or if they are not on disk.
+    /// A module after pooling with an input of `in_features` values; without weights in a summary, or if they are not on disk.
     ///
     /// # Errors
-    /// As for [`dense::read`].
-    pub(super) fn dense(&self, folder: &str, in_features: usize) -> Result<DenseModule, LoadError> {
+    /// As for [`VectorModule::read`].
+    pub(super) fn vector_module(
+        &self,
+        VectorFolder { kind, path }: &VectorFolder,
+        in_features: usize,
+    ) -> Result<VectorModule, LoadError> {
         let with_weights = match self.purpose {
             Purpose::Run => true,
             Purpose::Check => self.files.has_tensors()?,
             Purpose::Summary => false,
         };
-        dense::read(self.files, folder, in_features, with_weights)
+        VectorModule::read(self.files, (*kind, path), in_features, with_weights)
     }
 }

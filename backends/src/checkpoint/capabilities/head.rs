@@ -1,13 +1,13 @@
 //! Description of a head: the computation between the final states and the outputs.
 
-use crate::checkpoint::sentence_transformers::dense::DenseModule;
+use crate::checkpoint::sentence_transformers::dense::VectorModule;
 use prefold_core::Pooling;
 
 /// Source of a head's layers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HeadSource {
-    /// Pooling, whose modes' vectors are concatenated, then dense layers in order. The engine scales to unit length.
-    Dense { pooling: Vec<Pooling>, modules: Vec<DenseModule>, routes: Routes },
+    /// Pooling, whose modes' vectors are concatenated, then modules in order. The engine scales to unit length.
+    Dense { pooling: Vec<Pooling>, modules: Vec<VectorModule>, routes: Routes },
     /// Rows of the output matrix for the negative and the positive token, or only the positive one, applied to the last token's state.
     TokenRows(Vec<RerankToken>),
     /// Head of a sequence classifier.
@@ -16,10 +16,10 @@ pub(crate) enum HeadSource {
     TokenClassifier { num_labels: usize },
 }
 
-/// Further dense layers by task; empty in most models.
+/// Further modules by task; empty in most models.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Routes {
-    pub(crate) modules: Vec<Vec<DenseModule>>,
+    pub(crate) modules: Vec<Vec<VectorModule>>,
     /// Index in `modules` by task number, 0 being no task.
     pub(crate) of: Vec<usize>,
 }

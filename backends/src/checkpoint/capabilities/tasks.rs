@@ -2,7 +2,7 @@
 
 use super::Evidence;
 use super::head::Routes;
-use crate::checkpoint::sentence_transformers::dense::DenseModule;
+use crate::checkpoint::sentence_transformers::dense::VectorModule;
 use crate::checkpoint::sentence_transformers::module_list::ModuleList;
 use crate::config::AdapterTask;
 use crate::error::LoadError;
@@ -76,14 +76,14 @@ impl Evidence<'_> {
     fn routes(&self, list: &ModuleList, width: usize) -> Result<(Routes, usize), LoadError> {
         let mut modules = Vec::with_capacity(list.routes.len());
         for route in &list.routes {
-            let mut dense: Vec<DenseModule> = Vec::with_capacity(route.dense.len());
+            let mut dense: Vec<VectorModule> = Vec::with_capacity(route.dense.len());
             for folder in &route.dense {
-                let in_features = dense.last().map_or(width, |module| module.out_features);
-                dense.push(self.dense(folder, in_features)?);
+                let in_features = dense.last().map_or(width, |module| module.out_features());
+                dense.push(self.vector_module(folder, in_features)?);
             }
             modules.push(dense);
         }
-        let out = |dense: &Vec<DenseModule>| dense.last().map_or(width, |module| module.out_features);
+        let out = |dense: &Vec<VectorModule>| dense.last().map_or(width, |module| module.out_features());
         let names = list.routes.iter().map(|route| &route.name);
         let width = same_width(names.zip(modules.iter().map(out)))?.unwrap_or(width);
         Ok((Routes { modules, of: list.route_of.clone() }, width))

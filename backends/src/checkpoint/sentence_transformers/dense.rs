@@ -1,4 +1,4 @@
-//! Dense modules: layers after pooling.
+//! Modules that change a text's vector: Dense and LayerNorm.
 
 use super::config_of;
 use crate::config::HeadActivation;
@@ -6,6 +6,70 @@ use crate::error::LoadError;
 use crate::json::Fields;
 use crate::source::ModelFiles;
 use prefold_kernels::Activation;
+
+/// A module after pooling.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum VectorModule {
+    Dense(DenseModule),
+    LayerNorm(LayerNormModule),
+}
+
+/// Kind of a module after pooling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VectorKind {
+    Dense,
+    LayerNorm,
+}
+
+/// Normalisation over the values of a vector.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LayerNormModule {
+    pub(crate) width: usize,
+    /// `[width]`
+    pub(crate) weight: Vec<f32>,
+    pub(crate) bias: Vec<f32>,
+}
+
+impl LayerNormModule {
+    /// Default of PyTorch's LayerNorm, which no file names.
+    pub(crate) const EPS: f32 = 1e-5;
+}
+
+impl VectorModule {
+    /// Width of its output.
+    pub(crate) fn out_features(&self) -> usize {
+        match self {
+            Self::Dense(dense) => dense.out_features,
+            Self::LayerNorm(norm) => norm.width,
+        }
+    }
+
+    /// Reads the module in a folder, with an input of `in_features` values.
+    ///
+    /// # Errors
+    /// The config or weights are missing or malformed, or need an unsupported feature.
+    pub(crate) fn read(
+        files: &ModelFiles,
+        (kind, folder): (VectorKind, &str),
+        in_features: usize,
+        with_weights: bool,
+    ) -> Result<Self, LoadError> {
+        match kind {
+            VectorKind::Dense => read(files, folder, in_features, with_weights).map(Self::Dense),
+            VectorKind::LayerNorm => read_norm(files, folder, in_features, with_weights).map(Self::LayerNorm),
+        }
+    }
+}
+
+/// Source of the vector that a Dense module adds to its output.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Residual {
+    None,
+    /// The module's input.
+    Input,
+    /// The input times a matrix `[out_features, in_features]`.
+    Projected(Vec<f32>),
+}
 
 /// A dense layer after pooling.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,18 +81,33 @@ pub(crate) struct DenseModule {
     /// `[out_features]`
     pub(crate) bias: Option<Vec<f32>>,
     pub(crate) activation: HeadActivation,
+    pub(crate) residual: Residual,
 }
 
-/// Reads a dense module with an input of `in_features` values.
-///
-/// # Errors
-/// The config or weights are missing or malformed, or the activation is not supported.
-pub(crate) fn read(
+/// Reads a LayerNorm module.
+fn read_norm(
     files: &ModelFiles,
     folder: &str,
     in_features: usize,
     with_weights: bool,
-) -> Result<DenseModule, LoadError> {
+) -> Result<LayerNormModule, LoadError> {
+    let name = config_of(folder);
+    let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
+    let fields = Fields::new(&name, &config)?;
+    let width: usize = fields.required("dimension")?;
+    if width != in_features {
+        return Err(fields.problem("dimension", &format!("is {width}, but its input is {in_features} wide")));
+    }
+    if !with_weights {
+        return Ok(LayerNormModule { width, weight: vec![], bias: vec![] });
+    }
+    let weights = files.weights_in(folder)?;
+    let read = |name: &str| weights.read(name, &[width]);
+    Ok(LayerNormModule { width, weight: read("norm.weight")?, bias: read("norm.bias")? })
+}
+
+/// Reads a dense module with an input of `in_features` values.
+fn read(files: &ModelFiles, folder: &str, in_features: usize, with_weights: bool) -> Result<DenseModule, LoadError> {
     let folder = folder.trim_end_matches('/');
     let name = config_of(folder);
     let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
@@ -43,14 +122,16 @@ pub(crate) fn read(
     };
     // sentence-transformers' own default is Tanh.
     let activation: String = fields.or("activation_function", "Tanh".to_owned())?;
-    let activation = match activation.rsplit('.').next().unwrap_or_default() {
+    // Another library's class is not loaded there.
+    let class = activation.strip_prefix("torch.").or((activation == "Tanh").then_some("Tanh"));
+    let activation = match class.and_then(|class| class.rsplit('.').next()).unwrap_or_default() {
         "Identity" => HeadActivation::Identity,
         "Tanh" => HeadActivation::Tanh,
         "ReLU" => HeadActivation::Of(Activation::Relu),
         "GELU" => HeadActivation::Of(Activation::Gelu),
         "SiLU" => HeadActivation::Of(Activation::Silu),
         _ => {
-            let supported = "Identity, Tanh, ReLU, GELU, SiLU";
+            let supported = "PyTorch's Identity, Tanh, ReLU, GELU, SiLU";
             return Err(fields.unsupported("activation_function", &format!("\"{activation}\""), supported));
         }
     };
@@ -60,14 +141,18 @@ pub(crate) fn read(
             return Err(fields.unsupported(key, &format!("\"{value}\""), usual));
         }
     }
-    if fields.or("use_residual", false)? {
-        return Err(fields.unsupported("use_residual", "true", "false"));
-    }
+    let adds_input = fields.or("use_residual", false)?;
     if !with_weights {
-        return Ok(DenseModule { in_features, out_features, weight: vec![], bias: None, activation });
+        let residual = if adds_input { Residual::Input } else { Residual::None };
+        return Ok(DenseModule { in_features, out_features, weight: vec![], bias: None, activation, residual });
     }
     let weights = files.weights_in(folder)?;
     let bias = fields.or("bias", true)?.then(|| weights.read("linear.bias", &[out_features])).transpose()?;
     let weight = weights.read("linear.weight", &[out_features, in_features])?;
-    Ok(DenseModule { in_features, out_features, weight, bias, activation })
+    let residual = match adds_input {
+        false => Residual::None,
+        true if in_features == out_features => Residual::Input,
+        true => Residual::Projected(weights.read("residual.weight", &[out_features, in_features])?),
+    };
+    Ok(DenseModule { in_features, out_features, weight, bias, activation, residual })
 }

@@ -1,5 +1,6 @@
 //! Modules of sentence-transformers after a model.
 
+use super::dense::VectorKind;
 use super::transformer::{self, TextOutput};
 use super::{config_of, dense_uses};
 use crate::error::LoadError;
@@ -9,7 +10,7 @@ use crate::source::modules::router::RouteName;
 use crate::source::modules::ways::{Way, Ways};
 use crate::source::modules::{LIBRARY, MODULES, Module};
 
-/// Maximum number of dense layers after pooling, far above any model; each is kept in memory.
+/// Maximum number of modules with tensors after pooling, far above any model; each is kept in memory.
 const MAX_DENSE: usize = 16;
 /// Class of Transformer in jina-embeddings-v3; it selects an adapter by the task.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
@@ -18,12 +19,18 @@ const DEFAULT_DENSE: &str = "2_Dense";
 /// Folder of the pooling config if there is no `modules.json`.
 const DEFAULT_POOLING: &str = "1_Pooling";
 
-/// Dense modules of a route, after those that all routes share.
+/// A module after pooling, in a folder.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct VectorFolder {
+    pub(crate) kind: VectorKind,
+    pub(crate) path: String,
+}
+
+/// Modules with tensors of a route, after those that all routes share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DenseRoute {
     pub(crate) name: RouteName,
-    /// Folders of the modules.
-    pub(crate) dense: Vec<String>,
+    pub(crate) dense: Vec<VectorFolder>,
 }
 
 /// Modules between the final states and the embedding of a [sub-model](crate::source::modules::ways), most of them as folders.
@@ -36,8 +43,9 @@ pub(crate) struct ModuleList {
     pub(crate) table: Option<String>,
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
-    pub(crate) dense: Vec<String>,
-    /// Further dense modules by route; empty if all tasks have the same.
+    /// Dense and LayerNorm modules.
+    pub(crate) dense: Vec<VectorFolder>,
+    /// Further such modules by route; empty if all tasks have the same.
     pub(crate) routes: Vec<DenseRoute>,
     /// Index in `routes` by task number, 0 being no task; 0 for tasks of other sub-models.
     pub(crate) route_of: Vec<usize>,
@@ -70,6 +78,7 @@ impl ModuleList {
         let adapters = has_adapters(files)?;
         let mut lists = Vec::new();
         for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.sub_model == files.sub_model()) {
+            way.modules.iter().try_for_each(|module| check_normalize(files, module))?;
             lists.push((number, way, Self::parse(way, files.folder(), pooler, adapters)?));
         }
         let mut list = lists.first().map(|(_, _, list)| list.clone()).unwrap_or_default();
@@ -97,7 +106,8 @@ impl ModuleList {
 
     /// The folder of each dense layer, once per use.
     pub(crate) fn dense_folders(&self) -> impl Iterator<Item = &str> {
-        self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense)).map(String::as_str)
+        let all = self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense));
+        all.map(|folder| folder.path.as_str())
     }
 
     /// `true` if vectors of the task with this number, 0 being no task, go through Normalize.
@@ -119,7 +129,7 @@ impl ModuleList {
                 return Err(LoadError::unsupported(file, format!("the class {kind}"), supported));
             }
             let name = module.short_class();
-            if normalize && name != "Normalize" {
+            if normalize && !matches!(name, "Normalize" | "Dropout") {
                 let what = format!("{kind} after Normalize");
                 return Err(LoadError::unsupported(file, what, "Normalize as the last module"));
             }
@@ -139,11 +149,18 @@ impl ModuleList {
                     let what = format!("{kind} after LogitScore");
                     return Err(LoadError::unsupported(file, what, "LogitScore as the last module"));
                 }
-                ("Dense", _) if index >= behind && list.dense.len() == MAX_DENSE => {
-                    let what = format!("more than {MAX_DENSE} Dense modules");
+                ("Dense" | "LayerNorm", _) if index >= behind && list.dense.len() == MAX_DENSE => {
+                    let what = format!("more than {MAX_DENSE} Dense and LayerNorm modules");
                     return Err(LoadError::unsupported(file, what, "one or a few"));
                 }
-                ("Dense", _) if index >= behind => list.dense.push(path.clone()),
+                ("Dense", _) if index >= behind => {
+                    list.dense.push(VectorFolder { kind: VectorKind::Dense, path: path.clone() });
+                }
+                ("LayerNorm", _) if index >= behind => {
+                    list.dense.push(VectorFolder { kind: VectorKind::LayerNorm, path: path.clone() });
+                }
+                // For training.
+                ("Dropout", _) if index >= behind => {}
                 ("Normalize", _) if index >= behind => normalize = true,
                 _ if module.is_router() => {
                     let supported = "one Router, whose routes have all modules of their texts";
@@ -168,11 +185,12 @@ impl ModuleList {
     /// The file has several dense layers.
     pub(crate) fn replace_dense(&mut self, folder: &str) -> Result<(), LoadError> {
         if self.dense.len() > 1 {
-            let folders = self.dense.join(", ");
+            let folders: Vec<&str> = self.dense.iter().map(|folder| folder.path.as_str()).collect();
+            let folders = folders.join(", ");
             let problem = format!("--dense-path {folder} cannot replace one of several dense layers ({folders})");
             return Err(LoadError::Options(problem));
         }
-        self.dense = vec![folder.to_owned()];
+        self.dense = vec![VectorFolder { kind: VectorKind::Dense, path: folder.to_owned() }];
         Ok(())
     }
 }
@@ -180,8 +198,8 @@ impl ModuleList {
 /// Refusal of a module at the wrong place. It suggests `--pooling` if that can replace the list: without routes, and unless the list names
 /// the folder of a static embedding.
 fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName>, has_transformer: bool) -> LoadError {
-    const ORDER: &str = "Transformer, then Pooling, then any number of Dense, then Normalize, or Transformer, then LogitScore, or \
-                         StaticEmbedding instead of Transformer and Pooling, or a Router instead of any of these";
+    const ORDER: &str = "Transformer, then Pooling, then any number of Dense, LayerNorm and Dropout, then Normalize, or Transformer, \
+                         then LogitScore, or StaticEmbedding instead of Transformer and Pooling, or a Router instead of any of these";
     let hint = if route.is_none() && has_transformer { "; --pooling leaves the modules out" } else { "" };
     let on_the_way = match route {
         None => String::new(),
@@ -189,6 +207,27 @@ fn misplaced(Module { class, file, name, .. }: &Module, route: Option<&RouteName
         Some(route) => format!(" with the route \"{}\"", route.name),
     };
     LoadError::unsupported(file, format!("{class} as {name}{on_the_way}"), format!("{ORDER}{hint}"))
+}
+
+/// Checks that a Normalize scales the text's vector.
+///
+/// # Errors
+/// Its config is malformed, or names the states of tokens.
+fn check_normalize(files: &ModelFiles, module: &Module) -> Result<(), LoadError> {
+    const VECTOR: &str = "sentence_embedding";
+    if module.short_class() != "Normalize" || module.path.is_empty() {
+        return Ok(());
+    }
+    let file = config_of(&module.path);
+    let Some(config) = files.json(&file)? else { return Ok(()) };
+    let fields = Fields::new(&file, &config)?;
+    for name in ["module_input_name", "module_output_name"] {
+        let value: String = fields.or(name, VECTOR.to_owned())?;
+        if value != VECTOR {
+            return Err(fields.unsupported(name, &format!("\"{value}\""), VECTOR));
+        }
+    }
+    Ok(())
 }
 
 /// `true` if `config.json` declares adapters.

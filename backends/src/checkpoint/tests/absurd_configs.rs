@@ -137,7 +137,7 @@ fn modules_are_counted() {
     let dir = copy_of("qwen3-tiny");
     write_json(&dir.path().join("modules.json"), &json!(modules));
     let refused = || open(dir.path()).unwrap_err().to_string();
-    assert!(refused().contains("modules.json: more than 16 Dense modules"), "{}", refused());
+    assert!(refused().contains("modules.json: more than 16 Dense and LayerNorm modules"), "{}", refused());
     let modules = vec![json!({"type": "a"}); 65];
     write_json(&dir.path().join("modules.json"), &json!(modules));
     assert!(refused().contains("modules.json: has 65 modules, the limit is 64"), "{}", refused());

@@ -2,7 +2,7 @@
 
 use super::{copy_of, fixture, open, options, read_json, rope, write_json};
 use crate::checkpoint::capabilities::head::Routes;
-use crate::checkpoint::{Checkpoint, HeadSource, RerankToken};
+use crate::checkpoint::{Checkpoint, HeadSource, RerankToken, VectorModule};
 use crate::config::{
     AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, HeadActivation, MaskConfig, NormConfig,
     NormKind, NormPlacement, PositionsConfig, RopeConfig, RopeScaling, TransformerConfig, names,
@@ -360,10 +360,11 @@ fn prompts_and_dense_layers_are_read() {
         options.dense_path = dense_path;
         let checkpoint = Checkpoint::open(&options).unwrap();
         let HeadSource::Dense { modules: dense, .. } = checkpoint.head else { panic!("not an embedding model") };
-        assert_eq!((dense[0].in_features, dense[0].out_features), (64, 2));
-        assert_eq!(dense[0].weight, weight);
-        assert_eq!(dense[0].bias, Some(vec![bias, 2.0]));
-        assert_eq!(dense[0].activation, HeadActivation::Tanh);
+        let VectorModule::Dense(dense) = &dense[0] else { panic!("not a Dense") };
+        assert_eq!((dense.in_features, dense.out_features), (64, 2));
+        assert_eq!(dense.weight, weight);
+        assert_eq!(dense.bias, Some(vec![bias, 2.0]));
+        assert_eq!(dense.activation, HeadActivation::Tanh);
         assert_eq!(checkpoint.capabilities.embed.as_ref().unwrap().prompts.default.as_deref(), Some("Q: "));
         assert_eq!(checkpoint.capabilities.embed.as_ref().unwrap().prompts.by_name["document"], "");
     }

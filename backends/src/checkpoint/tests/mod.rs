@@ -35,6 +35,7 @@ mod tokenizers;
 mod vocab_txt;
 
 use crate::checkpoint::Checkpoint;
+mod vector_modules;
 use crate::config::{PositionsConfig, RopeConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;

@@ -80,7 +80,8 @@ fn dense_modules_are_read_from_either_file_and_downloaded_once() {
     let crate::checkpoint::HeadSource::Dense { modules, .. } = &checkpoint.head else {
         panic!("it has a dense module")
     };
-    assert_eq!(modules[0].bias.as_deref(), Some(&[1.0, 2.0][..]));
+    let crate::checkpoint::VectorModule::Dense(dense) = &modules[0] else { panic!("{modules:?}") };
+    assert_eq!(dense.bias.as_deref(), Some(&[1.0, 2.0][..]));
     assert_eq!(checkpoint.weights.read::<f32>(NAME, &SHAPE).unwrap(), weight(&fixture("bert-mean-tiny")).unwrap());
 }
 

@@ -52,8 +52,8 @@ impl Download<'_> {
         for way in ways.iter().flat_map(Ways::sub_models) {
             let Some(first) = way.modules.first() else { continue };
             let is_table = first.library_class() == Some("StaticEmbedding");
-            let is_routed = way.route.is_some() && first.short_class() == "Transformer";
             let folder = with_slash(way.folder());
+            let is_routed = way.has_transformer() && (way.route.is_some() || !folder.is_empty());
             if (is_table || is_routed) && !folders.contains(&folder) {
                 folders.push(folder);
             }

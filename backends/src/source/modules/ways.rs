@@ -54,7 +54,9 @@ impl Ways {
     /// `true` for a single model whose files are at the top.
     pub(crate) fn is_plain(&self) -> bool {
         let mut sub_models = self.sub_models();
-        self.0.len() == 1 || sub_models.next().is_none_or(|way| way.folder().is_empty()) && sub_models.next().is_none()
+        // The table of static embeddings is in a folder, the other files are at the top.
+        let is_top = |way: &Way| way.folder().is_empty() || self.0.len() == 1 && !way.has_transformer();
+        sub_models.next().is_none_or(is_top) && sub_models.next().is_none()
     }
 }
 
@@ -64,9 +66,15 @@ impl Way {
         self.modules.first().map_or("", |module| &module.path)
     }
 
+    /// `true` if the way begins with a Transformer; sentence-transformers 0 and 1 saved it in a folder.
+    pub(crate) fn has_transformer(&self) -> bool {
+        self.modules.first().is_some_and(|module| module.short_class() == "Transformer")
+    }
+
     /// `true` if the way ends with a Normalize, so that its vectors have unit length.
     pub(crate) fn normalizes(&self) -> bool {
-        self.modules.last().is_some_and(|module| module.short_class() == "Normalize")
+        let effective = self.modules.iter().rfind(|module| module.short_class() != "Dropout");
+        effective.is_some_and(|module| module.short_class() == "Normalize")
     }
 }
 
