@@ -63,16 +63,18 @@ impl Metadata {
         };
         let mut texts = TextSettings::read(files)?;
         let checked_tokenizer = || {
-            let mut tokenizer = tokenizer::read(files, gguf, (&config, json.as_ref()), sums)?;
+            let (mut tokenizer, warning) = tokenizer::read(files, gguf, (&config, json.as_ref()), sums)?;
             tokenizer_json::set_direction(&mut tokenizer, files)?;
             texts.apply(&mut tokenizer, sums)?;
             tokenizer_json::check_ids(&tokenizer, config.vocab_size)?;
-            Ok(tokenizer)
+            Ok((tokenizer, warning))
         };
         let tokenizer = if gguf.is_none() && files.is_bare("")? {
             None
         } else {
-            Some(catch_panic(tokenizer_json::FILE, checked_tokenizer)?)
+            let (tokenizer, warning) = catch_panic(tokenizer_json::FILE, checked_tokenizer)?;
+            texts.warnings.extend(warning);
+            Some(tokenizer)
         };
         let token_types = if tokenizer_json::gives_token_types(files)? {
             config.embeddings.token_types
@@ -87,9 +89,9 @@ impl Metadata {
             json,
             tokenizer,
             prompts: prompts::read(files)?,
+            is_cross_encoder: prompts::are_of(files, "CrossEncoder")?,
             texts,
             max_input_length,
-            is_cross_encoder: prompts::are_of(files, "CrossEncoder")?,
             gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
             gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
             gguf_labels: gguf.map(GgufFile::classifier_labels).transpose()?.flatten(),
@@ -99,8 +101,6 @@ impl Metadata {
     }
 }
 
-/// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.
-fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
 impl Metadata {
     /// The prompts, if sentence-transformers' CrossEncoder saved them: it does not read those of its other classes.
     pub(crate) fn cross_encoder_prompts(&self) -> Prompts {
@@ -108,6 +108,8 @@ impl Metadata {
     }
 }
 
+/// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.
+fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
     let of_tokenizer = tokenizer_length(files)?;
     let length = texts.max_length.or(of_tokenizer);
     Ok(length.map_or(config.max_position_embeddings, |length| length.min(config.max_position_embeddings)))
@@ -119,10 +121,10 @@ fn tokenizer_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
     const NO_LIMIT: f64 = 1e9;
     let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? else { return Ok(None) };
     let fields = Fields::new(TOKENIZER_CONFIG, &tokenizer_config)?;
-    match fields.optional::<f64>("model_max_length")? {
-        Some(length) if length < 1.0 => {
-            Err(fields.problem("model_max_length", &format!("must be above 0, it is {length}")))
-        }
+    // The second is the older name.
+    let name = if fields.get("model_max_length").is_some() { "model_max_length" } else { "max_len" };
+    match fields.optional::<f64>(name)? {
+        Some(length) if length < 1.0 => Err(fields.problem(name, &format!("must be above 0, it is {length}"))),
         length => Ok(length.filter(|&length| length < NO_LIMIT).map(|length| length as usize)),
     }
 }

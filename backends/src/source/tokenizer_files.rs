@@ -2,8 +2,13 @@
 
 use crate::error::LoadError;
 
-/// Files that a tokenizer is made from if there is no `tokenizer.json`.
-pub(crate) const VOCABULARY_FILES: [&str; 3] = ["vocab.txt", "special_tokens_map.json", "added_tokens.json"];
+/// Vocabulary that a tokenizer is made from if there is no `tokenizer.json`.
+pub(crate) const VOCABULARY: &str = "vocab.txt";
+
+/// Special tokens in files of transformers 4; read unless `tokenizer_config.json` lists the added tokens.
+pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+/// Added tokens in files of older versions.
+pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
 /// The tokenizer file of Hugging Face's tokenizers library.
 const FILE: &str = "tokenizer.json";
@@ -14,7 +19,7 @@ const OTHER_FILES: [&str; 5] =
 
 /// Files that hold a vocabulary.
 pub(crate) fn all() -> impl Iterator<Item = &'static str> {
-    [FILE].into_iter().chain(VOCABULARY_FILES.into_iter().take(1)).chain(OTHER_FILES)
+    [FILE, VOCABULARY].into_iter().chain(OTHER_FILES)
 }
 
 /// Advice for a missing `tokenizer.json`: how to make it, if there are files to make it from; otherwise empty.
@@ -22,7 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// An error of `exists`.
 pub(crate) fn hint(exists: impl Fn(&str) -> Result<bool, LoadError>) -> Result<String, LoadError> {
-    for file in VOCABULARY_FILES.into_iter().take(1).chain(OTHER_FILES) {
+    for file in [VOCABULARY].into_iter().chain(OTHER_FILES) {
         if exists(file)? {
             return Ok(format!(
                 ", and none is made from {file}; AutoTokenizer.from_pretrained(MODEL).save_pretrained(FOLDER) of the \

@@ -33,6 +33,7 @@ mod text_settings;
 mod token_types;
 mod tokenizers;
 mod vocab_txt;
+mod tokenizer_settings;
 
 use crate::checkpoint::Checkpoint;
 mod vector_modules;

@@ -6,27 +6,9 @@
 use super::tokenizer_json::{self, CONFIG};
 use crate::error::LoadError;
 use crate::json::Fields;
-use crate::source::ModelFiles;
 use prefold_core::TokenizerSums;
-use serde_json::{Map, Value};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
-
-/// Class names in files, without the suffix `Fast`.
-const CLASSES: [&str; 8] = [
-    "BertTokenizer",
-    "DistilBertTokenizer",
-    "ElectraTokenizer",
-    "MPNetTokenizer",
-    "MobileBertTokenizer",
-    "LxmertTokenizer",
-    "SqueezeBertTokenizer",
-    "LayoutLMTokenizer",
-];
-/// Model types with such a class if no file names one.
-const MODEL_TYPES: [&str; 5] = ["bert", "distilbert", "electra", "mpnet", "nomic_bert"];
-/// Model types with their own tokenizer, regardless of the class in a file.
-const OTHER_MODEL_TYPES: [&str; 3] = ["modernbert", "qwen2", "mistral"];
 
 /// The normalizer that `tokenizer_config.json` describes.
 ///
@@ -41,22 +23,15 @@ pub(super) fn described(config: &Fields<'_>) -> Result<BertNormalizer, LoadError
     ))
 }
 
-/// Replaces the normalizer if the tokenizer's class is one of BERT's; `model` is `config.json`.
+/// Replaces the normalizer of a tokenizer of one of BERT's classes.
 ///
 /// # Errors
-/// A file is malformed, or the added tokens exceed a limit with this normalizer.
-pub(super) fn apply(
-    tokenizer: &mut Tokenizer,
-    files: &ModelFiles,
-    model: &Value,
-    sums: &mut TokenizerSums,
-) -> Result<(), LoadError> {
-    let config = files.json(CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
-    let config = Fields::new(CONFIG, &config)?;
-    if !matches!(tokenizer.get_model(), ModelWrapper::WordPiece(_)) || !has_class(&config, model)? {
+/// A field is malformed, or the added tokens exceed a limit with this normalizer.
+pub(super) fn apply(tokenizer: &mut Tokenizer, config: &Fields<'_>, sums: &mut TokenizerSums) -> Result<(), LoadError> {
+    if !matches!(tokenizer.get_model(), ModelWrapper::WordPiece(_)) {
         return Ok(());
     }
-    let normalizer = described(&config)?;
+    let normalizer = described(config)?;
     if !is_same(tokenizer.get_normalizer(), &normalizer) {
         tracing::info!(
             "the tokenizer's class and {CONFIG} overrule the normalizer of {}: {normalizer:?}",
@@ -65,20 +40,6 @@ pub(super) fn apply(
         tokenizer_json::set_normalizer(tokenizer, normalizer.into(), sums)?;
     }
     Ok(())
-}
-
-/// `true` for one of the classes, named in `tokenizer_config.json`, otherwise in `config.json`.
-fn has_class(config: &Fields<'_>, model: &Value) -> Result<bool, LoadError> {
-    const FIELD: &str = "tokenizer_class";
-    let model = Fields::new("config.json", model)?;
-    let model_type: String = model.or("model_type", String::new())?;
-    let named = config.optional::<String>(FIELD)?;
-    let named = if named.is_none() { model.optional(FIELD)? } else { named };
-    Ok(match named {
-        _ if OTHER_MODEL_TYPES.contains(&model_type.as_str()) => false,
-        Some(name) => CLASSES.contains(&name.trim_end_matches("Fast")),
-        None => MODEL_TYPES.contains(&model_type.as_str()),
-    })
 }
 
 fn is_same(found: Option<&NormalizerWrapper>, wanted: &BertNormalizer) -> bool {

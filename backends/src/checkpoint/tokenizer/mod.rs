@@ -3,35 +3,66 @@
 pub(crate) mod catch_panic;
 pub(crate) mod tokenizer_json;
 
+mod added_tokens;
 mod bert_normalizer;
+mod class;
+mod deberta;
+mod described_token;
+mod prefix_space;
 mod vocab_txt;
 
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::gguf::{self, GgufFile};
+use crate::json::Fields;
 use crate::source::{ModelFiles, tokenizer_files};
+use class::Class;
 use prefold_core::TokenizerSums;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokenizers::Tokenizer;
 
-/// The tokenizer of `tokenizer.json`, the GGUF file or `vocab.txt`, whichever exists first.
+/// The tokenizer of `tokenizer.json`, the GGUF file or `vocab.txt`, whichever exists first, with a warning about tokens that are left out.
 pub(crate) fn read(
     files: &ModelFiles,
     gguf: Option<&GgufFile>,
     (config, json): (&TransformerConfig, Option<&Value>),
     sums: &mut TokenizerSums,
-) -> Result<Tokenizer, LoadError> {
+) -> Result<(Tokenizer, Option<String>), LoadError> {
     if let Some(mut tokenizer) = tokenizer_json::read(files, sums)? {
-        if let Some(json) = json {
-            bert_normalizer::apply(&mut tokenizer, files, json, sums)?;
-        }
-        return Ok(tokenizer);
+        let warning = match json {
+            Some(json) => apply_config(&mut tokenizer, files, (json, config.vocab_size), sums)?,
+            None => None,
+        };
+        return Ok((tokenizer, warning));
     }
     match gguf {
-        Some(gguf) => gguf::tokenizer::tokenizer(gguf, sums),
+        Some(gguf) => Ok((gguf::tokenizer::tokenizer(gguf, sums)?, None)),
         None => match vocab_txt::read(files, &config.model_type, sums)? {
-            Some(tokenizer) => Ok(tokenizer),
+            Some(tokenizer) => Ok((tokenizer, None)),
             None => Err(files.missing(tokenizer_json::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
         },
     }
+}
+
+/// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`.
+///
+/// # Errors
+/// A file is malformed, or the added tokens exceed a limit.
+fn apply_config(
+    tokenizer: &mut Tokenizer,
+    files: &ModelFiles,
+    (model, vocab_size): (&Value, usize),
+    sums: &mut TokenizerSums,
+) -> Result<Option<String>, LoadError> {
+    let config = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
+    let config = Fields::new(tokenizer_json::CONFIG, &config)?;
+    let class = Class::read(&config, &Fields::new("config.json", model)?, tokenizer)?;
+    if class.is_bert() {
+        bert_normalizer::apply(tokenizer, &config, sums)?;
+    }
+    prefix_space::apply(tokenizer, &config, class)?;
+    if class == Class::DebertaV2 {
+        deberta::apply(tokenizer, &config, sums)?;
+    }
+    added_tokens::apply(tokenizer, files, (class, vocab_size), sums)
 }

@@ -8,7 +8,9 @@ use crate::source::ModelFiles;
 use prefold_core::{TokenizerFile, TokenizerSums, check_normalizer};
 use serde_json::Value;
 use tokenizers::normalizers::{Lowercase, Sequence};
-use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer, TruncationDirection, TruncationParams};
+use tokenizers::{
+    ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer, TruncationDirection, TruncationParams,
+};
 
 pub(crate) const FILE: &str = "tokenizer.json";
 pub(super) const CONFIG: &str = "tokenizer_config.json";
@@ -79,6 +81,18 @@ pub(crate) fn set_direction(tokenizer: &mut Tokenizer, files: &ModelFiles) -> Re
         Some("right") => keep_direction(tokenizer, TruncationDirection::Right),
         Some(other) => Err(fields.problem(FIELD, &format!("must be \"left\" or \"right\", it is \"{other}\""))),
     }
+}
+
+/// `true` if the tokenizer works on bytes, as GPT-2's does.
+pub(super) fn has_byte_level(tokenizer: &Tokenizer) -> bool {
+    fn is_byte_level(step: &PreTokenizerWrapper) -> bool {
+        match step {
+            PreTokenizerWrapper::ByteLevel(_) => true,
+            PreTokenizerWrapper::Sequence(steps) => steps.as_ref().iter().any(is_byte_level),
+            _ => false,
+        }
+    }
+    tokenizer.get_pre_tokenizer().is_some_and(is_byte_level)
 }
 
 /// Converts texts to lower case before all other steps of the tokenizer, except special tokens in a text.

@@ -1,6 +1,7 @@
 //! WordPiece tokenizer from `vocab.txt`, as transformers builds it without `tokenizer.json`.
 
 use super::bert_normalizer;
+use super::described_token::described_token;
 use super::tokenizer_json::CONFIG;
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
@@ -8,14 +9,13 @@ use crate::formats::wordpiece::BertTokenizer;
 use crate::json::Fields;
 use crate::json_memory;
 use crate::source::ModelFiles;
+use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS};
 use prefold_core::TokenizerSums;
 use serde_json::Value;
 use tokenizers::models::bpe::Vocab;
 use tokenizers::{AddedToken, Tokenizer};
 
 const FILE: &str = "vocab.txt";
-const TOKENS: &str = "special_tokens_map.json";
-const ADDED_TOKENS: &str = "added_tokens.json";
 
 /// Tokenizer classes of transformers with equal settings.
 struct Class {
@@ -77,8 +77,8 @@ pub(crate) fn read(
     if files.json(ADDED_TOKENS)?.is_some() {
         return Err(LoadError::unsupported(ADDED_TOKENS, format!("its use with {FILE}"), "tokenizer.json"));
     }
-    let tokens = files.json(TOKENS)?.unwrap_or(empty);
-    let tokens = Fields::new(TOKENS, &tokens)?;
+    let tokens = files.json(SPECIAL_TOKENS)?.unwrap_or(empty);
+    let tokens = Fields::new(SPECIAL_TOKENS, &tokens)?;
     let vocab = vocabulary(&bytes)?;
     let normalizer = bert_normalizer::described(&config)?;
     let special = class.tokens.map(|(field, usual)| {
@@ -86,7 +86,7 @@ pub(crate) fn read(
         let takes_space = class.mask_takes_space && field == "mask_token";
         match fields.get(field) {
             Some(Value::Object(_)) => {
-                fields.object(field)?.map_or_else(|| Ok(special(usual)), |it| described(&it, true))
+                fields.object(field)?.map_or_else(|| Ok(special(usual)), |it| described_token(&it, true))
             }
             _ => Ok(special(&fields.or(field, usual.to_owned())?).lstrip(takes_space)),
         }
@@ -146,16 +146,5 @@ fn listed(config: &Fields<'_>) -> Result<Vec<AddedToken>, LoadError> {
     let Some(list) = config.object("added_tokens_decoder")? else { return Ok(vec![]) };
     let ids: Vec<String> = list.entries().map(|(id, _)| id.clone()).collect();
     let tokens = ids.iter().filter_map(|id| list.object(id).transpose());
-    tokens.map(|token| described(&token?, false)).collect()
-}
-
-/// Reads a token that is stored as an object.
-fn described(token: &Fields<'_>, is_special: bool) -> Result<AddedToken, LoadError> {
-    let is_special = token.or("special", is_special)?;
-    let content: String = token.required("content")?;
-    Ok(AddedToken::from(content, is_special)
-        .normalized(token.or("normalized", !is_special)?)
-        .lstrip(token.or("lstrip", false)?)
-        .rstrip(token.or("rstrip", false)?)
-        .single_word(token.or("single_word", false)?))
+    tokens.map(|token| described_token(&token?, false)).collect()
 }

@@ -28,7 +28,7 @@ use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::modules::MODULES;
 use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
-use crate::source::tokenizer_files::{VOCABULARY_FILES, hint};
+use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS, VOCABULARY, hint};
 use cache::Cache;
 use client::Client;
 use failure::Failure;
@@ -45,7 +45,7 @@ use watch::{Kind, Meter, follow, lock_model};
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
 /// Optional files in the folder of a model's or sub-model's tensors.
-const MODEL_FILES: [&str; 3] = [CONFIG, TOKENIZER, "tokenizer_config.json"];
+const MODEL_FILES: [&str; 5] = [CONFIG, TOKENIZER, "tokenizer_config.json", SPECIAL_TOKENS, ADDED_TOKENS];
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
@@ -177,7 +177,7 @@ impl<'a> Download<'a> {
     async fn small_files(&self, listing: &Listing, models: &[String]) -> Result<PathBuf, LoadError> {
         models.iter().try_for_each(|folder| self.require_tokenizer(listing, folder))?;
         let of_model = |folder: &str| -> Vec<String> {
-            let vocabulary = VOCABULARY_FILES.into_iter().filter(|_| !listing.has(folder, TOKENIZER));
+            let vocabulary = [VOCABULARY].into_iter().filter(|_| !listing.has(folder, TOKENIZER));
             MODEL_FILES
                 .into_iter()
                 .chain(SENTENCE_CONFIGS)
@@ -220,7 +220,7 @@ impl<'a> Download<'a> {
 
     /// Refuses a repository without a tokenizer before anything is downloaded.
     fn require_tokenizer(&self, listing: &Listing, folder: &str) -> Result<(), LoadError> {
-        if listing.has(folder, TOKENIZER) || listing.has(folder, VOCABULARY_FILES[0]) {
+        if listing.has(folder, TOKENIZER) || listing.has(folder, VOCABULARY) {
             return Ok(());
         }
         let hint = hint(|file| Ok(listing.has(folder, file)))?;

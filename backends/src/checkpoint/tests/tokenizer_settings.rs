@@ -1,0 +1,161 @@
+//! Settings of a tokenizer in other files than `tokenizer.json`. The ids are those of transformers 5.24.
+
+use super::{Tokenizer, copy_of, open, read_json, write_json};
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
+    let mut value = if path.exists() { read_json(path) } else { json!({}) };
+    change(&mut value);
+    write_json(path, &value);
+}
+
+/// The tokenizer of a copy of a model with these fields in `tokenizer_config.json`, whose files `change` edits; and the warnings.
+fn with(model: &str, fields: Value, change: impl FnOnce(&Path)) -> (Tokenizer, Vec<String>) {
+    let dir = copy_of(model);
+    edit(&dir.path().join("tokenizer_config.json"), |config| {
+        for (name, value) in fields.as_object().unwrap() {
+            match value {
+                Value::Null => drop(config.as_object_mut().unwrap().remove(name)),
+                value => config[name] = value.clone(),
+            }
+        }
+    });
+    change(dir.path());
+    let checkpoint = open(dir.path()).unwrap_or_else(|error| panic!("{fields}: {error}"));
+    (checkpoint.tokenizer, checkpoint.capabilities.warnings.clone())
+}
+
+fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    tokenizer.encode(text, true).unwrap().get_ids().to_vec()
+}
+
+/// Removes a token from the added tokens of `tokenizer.json`.
+fn without(token: &'static str) -> impl FnOnce(&Path) {
+    move |dir| {
+        edit(&dir.join("tokenizer.json"), |file| {
+            file["added_tokens"].as_array_mut().unwrap().retain(|it| it["content"] != token);
+        });
+    }
+}
+
+#[test]
+fn the_space_before_a_text_follows_the_class_and_its_field() {
+    let found = |model: &str, fields: Value| ids(&with(model, fields, |_| ()).0, "hello world");
+    let spaced = [0, 224, 261, 288, 82, 429, 396, 2];
+    let plain = found("roberta-tiny", json!({}));
+    assert_ne!(plain, spaced);
+    assert_eq!(found("roberta-tiny", json!({"add_prefix_space": true})), spaced);
+    assert_eq!(found("roberta-tiny", json!({"add_prefix_space": null})), plain, "the class's default");
+    let file =
+        |dir: &Path| edit(&dir.join("tokenizer.json"), |file| file["pre_tokenizer"]["add_prefix_space"] = json!(true));
+    assert_eq!(ids(&with("roberta-tiny", json!({"add_prefix_space": null}), file).0, "hello world"), plain);
+    // The generic class has only tokenizer.json.
+    let generic = json!({"add_prefix_space": true, "tokenizer_class": "PreTrainedTokenizerFast"});
+    assert_eq!(found("roberta-tiny", generic), plain);
+    assert_eq!(found("llama-tiny", json!({"add_prefix_space": true})), found("llama-tiny", json!({})));
+    let of_qwen = |adds: bool| found("qwen2-tiny", json!({"add_prefix_space": adds}));
+    assert_ne!(of_qwen(true), of_qwen(false));
+    // SentencePiece's space is there by default.
+    let of_xlm = |fields: Value| ids(&with("xlm-roberta-tiny", fields, |_| ()).0, "hello world");
+    let class = "XLMRobertaTokenizer";
+    assert_eq!(of_xlm(json!({"tokenizer_class": class})), of_xlm(json!({})));
+    assert_ne!(of_xlm(json!({"tokenizer_class": class, "add_prefix_space": false})), of_xlm(json!({})));
+}
+
+#[test]
+fn added_tokens_of_the_config_are_tokens() {
+    let text = "a [MASK] b";
+    let mask = [6, 130, 8, 131, 7];
+    let (tokenizer, warnings) = with("bert-mean-tiny", json!({}), without("[MASK]"));
+    assert_eq!((ids(&tokenizer, text), warnings.len()), (mask.to_vec(), 0));
+    // Without the list, named in special_tokens_map.json, in tokenizer_config.json or only by the class.
+    for fields in [json!({"added_tokens_decoder": null}), json!({"added_tokens_decoder": null, "mask_token": null})] {
+        assert_eq!(ids(&with("bert-mean-tiny", fields, without("[MASK]")).0, text), mask);
+    }
+    let token = |content: &str, strips: bool| json!({"content": content, "lstrip": strips, "rstrip": strips, "normalized": false, "single_word": false, "special": true});
+    // The flags of the list count.
+    let dir = copy_of("bert-mean-tiny");
+    let mut list = read_json(&dir.path().join("tokenizer_config.json"))["added_tokens_decoder"].clone();
+    let place = list.as_object().unwrap().iter().find(|(_, it)| it["content"] == "[MASK]").unwrap().0.clone();
+    list[place] = token("[MASK]", true);
+    let (tokenizer, _) = with("bert-mean-tiny", json!({"added_tokens_decoder": list.clone()}), |_| ());
+    let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "[MASK]").unwrap();
+    assert!(found.lstrip && found.rstrip);
+    // A token of tokenizer.json alone is none for a class that builds the tokenizer from the list.
+    let only = |dir: &Path| {
+        edit(&dir.join("tokenizer.json"), |file| {
+            let mut extra = token("water", false);
+            extra["id"] = file["model"]["vocab"]["water"].clone();
+            file["added_tokens"].as_array_mut().unwrap().push(extra);
+        });
+    };
+    let has = |fields: Value| {
+        let (tokenizer, _) = with("bert-mean-tiny", fields, only);
+        tokenizer.get_added_tokens_decoder().values().any(|it| it.content == "water")
+    };
+    assert!(!has(json!({})));
+    assert!(has(json!({"added_tokens_decoder": null})) && has(json!({"tokenizer_class": "PreTrainedTokenizerFast"})));
+}
+
+#[test]
+fn special_tokens_come_from_every_file_that_names_them() {
+    let special = |fields: Value, change: fn(&Path)| {
+        let (tokenizer, _) = with("bert-mean-tiny", fields, change);
+        let mut found: Vec<String> =
+            tokenizer.get_added_tokens_decoder().into_values().filter(|it| it.special).map(|it| it.content).collect();
+        found.retain(|it| !it.starts_with('['));
+        found.sort();
+        found
+    };
+    let nothing: fn(&Path) = |_| ();
+    assert!(special(json!({}), nothing).is_empty());
+    assert_eq!(special(json!({"additional_special_tokens": ["a", "b"]}), nothing), ["a", "b"]);
+    assert_eq!(special(json!({"extra_special_tokens": ["a"], "additional_special_tokens": ["b"]}), nothing), ["a"]);
+    assert_eq!(special(json!({"extra_special_tokens": {"x_token": "a"}}), nothing), ["a"]);
+    assert_eq!(special(json!({"image_token": "a"}), nothing), ["a"]);
+    let map: fn(&Path) =
+        |dir| edit(&dir.join("special_tokens_map.json"), |map| map["additional_special_tokens"] = json!(["b"]));
+    assert_eq!(special(json!({"added_tokens_decoder": null}), map), ["b"]);
+    assert!(special(json!({}), map).is_empty(), "the list of added tokens replaces the file");
+    let added: fn(&Path) = |dir| {
+        edit(&dir.join("added_tokens.json"), |map| map["a"] = json!(130));
+    };
+    let (tokenizer, _) = with("bert-mean-tiny", json!({"added_tokens_decoder": null}), added);
+    let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "a").unwrap();
+    assert!(!found.special);
+}
+
+#[test]
+fn tokens_without_a_row_are_named_and_left_out() {
+    let (tokenizer, warnings) = with("bert-mean-tiny", json!({"additional_special_tokens": ["<new>"]}), |_| ());
+    let size = tokenizer.get_vocab_size(true) as u32;
+    let rows = read_json(&super::fixture("bert-mean-tiny").join("config.json"))["vocab_size"].as_u64().unwrap() as u32;
+    if size <= rows && tokenizer.token_to_id("<new>").is_some() {
+        assert!(warnings.is_empty());
+    } else {
+        assert!(warnings[0].contains("\"<new>\"") && warnings[0].contains("no rows"), "{warnings:?}");
+    }
+    let many: Vec<String> = (0..2000).map(|i| format!("<new{i}>")).collect();
+    let (tokenizer, warnings) = with("bert-mean-tiny", json!({"additional_special_tokens": many}), |_| ());
+    assert!(tokenizer.get_vocab_size(true) as u32 <= rows);
+    assert!(warnings[0].contains("more are ignored"), "{warnings:?}");
+}
+
+#[test]
+fn special_tokens_in_a_text_may_be_split() {
+    let (tokenizer, _) = with("bert-mean-tiny", json!({"split_special_tokens": true}), |_| ());
+    assert_ne!(ids(&tokenizer, "a [MASK] b"), [6, 130, 8, 131, 7]);
+}
+
+#[test]
+fn debertas_class_has_settings_of_its_own() {
+    let found = |fields: Value, text: &str| ids(&with("deberta-v2-tiny", fields, |_| ()).0, text);
+    let class = "DebertaV2TokenizerFast";
+    let plain = |text: &str| found(json!({"tokenizer_class": class}), text);
+    assert_ne!(plain("RED"), plain("red"));
+    assert_eq!(found(json!({"tokenizer_class": class, "do_lower_case": true}), "RED"), plain("red"));
+    let split = |text: &str| found(json!({"tokenizer_class": class, "split_by_punct": true}), text);
+    assert_eq!(split("red"), plain("red"));
+    assert_ne!(split("a,b"), plain("a,b"));
+}

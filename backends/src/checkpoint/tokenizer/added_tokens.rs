@@ -1,0 +1,184 @@
+//! Added tokens of other files than `tokenizer.json`, as transformers 5 adds them (`TokenizersBackend.__init__`).
+
+use super::class::Class;
+use super::described_token::described_token;
+use super::tokenizer_json::{self, CONFIG};
+use crate::error::LoadError;
+use crate::json::{Fields, shown};
+use crate::source::ModelFiles;
+use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS};
+use prefold_core::{TokenizerSums, check_added_tokens};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use tokenizers::tokenizer::AddedVocabulary;
+use tokenizers::{AddedToken, Model, Tokenizer};
+
+/// Fields of the named special tokens, in the order of [`Class::special_tokens`].
+const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+/// The list of added tokens by id.
+const DECODER: &str = "added_tokens_decoder";
+/// Further special tokens, in the newer and the older spelling.
+const EXTRA: [&str; 2] = ["extra_special_tokens", "additional_special_tokens"];
+/// Maximum names in a warning.
+const MAX_NAMED: usize = 8;
+
+/// Adds the tokens; returns a warning about tokens without a row in the model's embeddings, of which there are `vocab_size`.
+///
+/// # Errors
+/// A file is malformed, or the tokens exceed a limit.
+pub(super) fn apply(
+    tokenizer: &mut Tokenizer,
+    files: &ModelFiles,
+    (class, vocab_size): (Class, usize),
+    sums: &mut TokenizerSums,
+) -> Result<Option<String>, LoadError> {
+    let config = files.json(CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
+    let config = Fields::new(CONFIG, &config)?;
+    if config.or("split_special_tokens", false)? {
+        tokenizer.set_encode_special_tokens(true);
+    }
+    // Refused later.
+    if tokenizer.get_model().get_vocab_size() == 0 {
+        return Ok(None);
+    }
+    let own: BTreeMap<u32, AddedToken> = tokenizer.get_added_tokens_decoder().into_iter().collect();
+    let listed = listed(&config)?;
+    // A class that builds the tokenizer takes the tokens of tokenizer.json only if there is no list.
+    let rebuilds = class != Class::Generic && listed.is_some();
+    let mut tokens: Vec<AddedToken> = match &listed {
+        Some(listed) => listed.values().cloned().collect(),
+        None => legacy(files, &own)?,
+    };
+    let map = if listed.is_none() { files.json(SPECIAL_TOKENS)? } else { None };
+    let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
+    let kept = own.values().filter(|_| !rebuilds);
+    let known: Vec<&str> = kept.map(|token| token.content.as_str()).collect();
+    let named = named(&config, map.as_ref(), class)?;
+    for token in tokens.iter_mut().filter(|token| named.iter().any(|it| it.content == token.content)) {
+        token.special = true;
+    }
+    for token in named.into_iter().chain(further(&config, map.as_ref())?) {
+        if !known.contains(&token.content.as_str()) && !tokens.iter().any(|it| it.content == token.content) {
+            tokens.push(token);
+        }
+    }
+    let is_same = |token: &AddedToken| own.values().any(|it| it == token);
+    let is_listed = |token: &AddedToken| tokens.iter().any(|it| it.content == token.content);
+    let is_complete = !rebuilds || own.values().all(is_listed);
+    if is_complete && tokens.iter().all(is_same) {
+        return Ok(None);
+    }
+    if rebuilds {
+        tokenizer.with_added_vocabulary(AddedVocabulary::default());
+    }
+    let (tokens, unusable) = usable(tokenizer, tokens, vocab_size);
+    check_added_tokens(&tokens, tokenizer.get_normalizer(), sums)
+        .map_err(|problem| LoadError::invalid(CONFIG, format!("`{DECODER}` {problem}")))?;
+    tokenizer.add_tokens(tokens).map_err(tokenizer_json::invalid)?;
+    Ok(warning(&unusable))
+}
+
+/// The tokens of `added_tokens_decoder` by id; `None` if there is no list.
+fn listed(config: &Fields<'_>) -> Result<Option<BTreeMap<u32, AddedToken>>, LoadError> {
+    let Some(list) = config.object(DECODER)? else { return Ok(None) };
+    let mut tokens = BTreeMap::new();
+    for (id, _) in list.entries() {
+        let number: u32 = id.parse().map_err(|_| list.problem(id, "must have a token id as its name"))?;
+        let token = list.object(id)?.ok_or_else(|| list.problem(id, "must be an object"))?;
+        tokens.insert(number, described_token(&token, false)?);
+    }
+    Ok(Some(tokens))
+}
+
+/// The tokens of `added_tokens.json`, which `own` tokens of `tokenizer.json` override, by id.
+fn legacy(files: &ModelFiles, own: &BTreeMap<u32, AddedToken>) -> Result<Vec<AddedToken>, LoadError> {
+    let mut tokens = BTreeMap::new();
+    if let Some(added) = files.json(ADDED_TOKENS)? {
+        let fields = Fields::new(ADDED_TOKENS, &added)?;
+        for (content, _) in fields.entries() {
+            tokens.insert(fields.required::<u32>(content)?, AddedToken::from(content.clone(), false));
+        }
+    }
+    tokens.extend(own.iter().map(|(id, token)| (*id, token.clone())));
+    Ok(tokens.into_values().collect())
+}
+
+/// The named special tokens of the files, and those of the class that no file names.
+fn named(config: &Fields<'_>, map: Option<&Fields<'_>>, class: Class) -> Result<Vec<AddedToken>, LoadError> {
+    let mut tokens = Vec::new();
+    for (field, usual) in NAMED.into_iter().zip(class.special_tokens()) {
+        match naming(config, map, field) {
+            Some(fields) => tokens.extend(token(fields, field)?),
+            None if usual.is_empty() => {}
+            None => tokens.push(AddedToken::from(usual, true)),
+        }
+    }
+    // Tokens that only this model has, such as `image_token`.
+    for (field, value) in config.entries().filter(|(field, _)| field.ends_with("_token")) {
+        if !NAMED.contains(&field.as_str()) && (value.is_string() || value.is_object()) {
+            tokens.extend(token(config, field)?);
+        }
+    }
+    Ok(tokens.into_iter().map(|token| token.special(true)).collect())
+}
+
+/// The special tokens that the files list without names.
+fn further(config: &Fields<'_>, map: Option<&Fields<'_>>) -> Result<Vec<AddedToken>, LoadError> {
+    let Some((fields, field)) = EXTRA.iter().find_map(|field| Some((naming(config, map, field)?, *field))) else {
+        return Ok(vec![]);
+    };
+    let items: Vec<&Value> = match fields.get(field) {
+        Some(Value::Array(items)) => items.iter().collect(),
+        Some(Value::Object(items)) => items.values().collect(),
+        None => vec![],
+        Some(other) => return Err(fields.problem(field, &format!("must be a list, it is {}", shown(other)))),
+    };
+    let token = |item: &&Value| match item {
+        Value::String(content) => Ok(AddedToken::from(content.as_str(), true)),
+        item => Ok(described_token(&Fields::new(fields.file(), item)?, true)?.special(true)),
+    };
+    items.iter().map(token).collect()
+}
+
+/// The file that has a field, `special_tokens_map.json` first.
+fn naming<'a, 'f>(config: &'a Fields<'f>, map: Option<&'a Fields<'f>>, field: &str) -> Option<&'a Fields<'f>> {
+    map.into_iter().chain([config]).find(|fields| fields.mentions(field))
+}
+
+/// A named token, given as its text or as an object.
+fn token(fields: &Fields<'_>, field: &str) -> Result<Option<AddedToken>, LoadError> {
+    match fields.get(field) {
+        None => Ok(None),
+        Some(Value::Object(_)) => fields.object(field)?.map(|token| described_token(&token, true)).transpose(),
+        Some(_) => Ok(fields.optional::<String>(field)?.map(|content| AddedToken::from(content, true))),
+    }
+}
+
+/// Splits off the tokens whose id, given or the next free one as the library counts, has no row.
+fn usable(tokenizer: &Tokenizer, tokens: Vec<AddedToken>, vocab_size: usize) -> (Vec<AddedToken>, Vec<String>) {
+    let size = tokenizer.get_model().get_vocab_size();
+    let largest = tokenizer.get_added_tokens_decoder().keys().max().map_or(0, |&id| id as usize + 1);
+    let mut next = size.max(largest);
+    let (mut kept, mut unusable) = (Vec::new(), Vec::new());
+    for token in tokens.into_iter().filter(|token| !token.content.is_empty()) {
+        if tokenizer.token_to_id(&token.content).is_none() {
+            if next >= vocab_size {
+                unusable.push(token.content);
+                continue;
+            }
+            next += 1;
+        }
+        kept.push(token);
+    }
+    (kept, unusable)
+}
+
+fn warning(unusable: &[String]) -> Option<String> {
+    let named: Vec<String> = unusable.iter().take(MAX_NAMED).map(|token| shown(&token.as_str().into())).collect();
+    let more = unusable.len().saturating_sub(MAX_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let named = named.join(", ");
+    (!unusable.is_empty()).then(|| {
+        format!("{CONFIG}: the added tokens {named}{more} are ignored: the model's vocabulary has no rows for them")
+    })
+}

@@ -1,0 +1,112 @@
+//! Class of a tokenizer, as AutoTokenizer of transformers 5 chooses it: some settings of `tokenizer_config.json` apply only to some classes.
+
+use super::tokenizer_json::has_byte_level;
+use crate::error::LoadError;
+use crate::json::Fields;
+use tokenizers::Tokenizer;
+
+/// Tokenizer classes. All but `Generic` build the tokenizer from the vocabulary and `tokenizer_config.json`; of `tokenizer.json` they keep the
+/// vocabulary and the special tokens around a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Bert,
+    Mpnet,
+    Roberta,
+    XlmRoberta,
+    Camembert,
+    DebertaV2,
+    Qwen2,
+    Gemma,
+    Llama,
+    /// The tokenizer is `tokenizer.json`.
+    Generic,
+}
+
+/// Class names in files, without the suffix `Fast`.
+const NAMES: [(&str, Class); 15] = [
+    ("BertTokenizer", Class::Bert),
+    ("DistilBertTokenizer", Class::Bert),
+    ("ElectraTokenizer", Class::Bert),
+    ("MobileBertTokenizer", Class::Bert),
+    ("LxmertTokenizer", Class::Bert),
+    ("SqueezeBertTokenizer", Class::Bert),
+    ("LayoutLMTokenizer", Class::Bert),
+    ("MPNetTokenizer", Class::Mpnet),
+    ("RobertaTokenizer", Class::Roberta),
+    ("XLMRobertaTokenizer", Class::XlmRoberta),
+    ("CamembertTokenizer", Class::Camembert),
+    ("DebertaV2Tokenizer", Class::DebertaV2),
+    ("Qwen2Tokenizer", Class::Qwen2),
+    ("GemmaTokenizer", Class::Gemma),
+    ("LlamaTokenizer", Class::Llama),
+];
+
+/// Class of a model type if no file names one (`TOKENIZER_MAPPING_NAMES`).
+const OF_MODEL_TYPES: [(&str, Class); 13] = [
+    ("bert", Class::Bert),
+    ("distilbert", Class::Bert),
+    ("electra", Class::Bert),
+    ("nomic_bert", Class::Bert),
+    ("mpnet", Class::Mpnet),
+    ("roberta", Class::Roberta),
+    ("xlm-roberta", Class::XlmRoberta),
+    ("gte", Class::XlmRoberta),
+    ("camembert", Class::Camembert),
+    ("deberta-v2", Class::DebertaV2),
+    ("qwen2", Class::Qwen2),
+    ("qwen3", Class::Qwen2),
+    ("gemma3_text", Class::Gemma),
+];
+
+/// Model types whose class is fixed, regardless of the class in a file.
+const FIXED: [(&str, Class); 4] = [
+    ("qwen2", Class::Qwen2),
+    ("modernbert", Class::Generic),
+    ("mistral", Class::Generic),
+    ("xlm-roberta-xl", Class::Generic),
+];
+
+impl Class {
+    /// The class named in `tokenizer_config.json`, otherwise in `config.json`, otherwise the class of the model type.
+    ///
+    /// # Errors
+    /// A field is malformed.
+    pub(super) fn read(config: &Fields<'_>, model: &Fields<'_>, tokenizer: &Tokenizer) -> Result<Self, LoadError> {
+        const FIELD: &str = "tokenizer_class";
+        let model_type: String = model.or("model_type", String::new())?;
+        let named = config.optional::<String>(FIELD)?;
+        let named = if named.is_none() { model.optional(FIELD)? } else { named };
+        let find = |list: &[(&str, Self)], name: &str| list.iter().find(|(it, _)| *it == name).map(|(_, class)| *class);
+        let class = match (find(&FIXED, &model_type), named) {
+            (Some(fixed), Some(_)) => Some(fixed),
+            (_, Some(name)) => find(&NAMES, name.trim_end_matches("Fast")),
+            (_, None) => find(&OF_MODEL_TYPES, &model_type),
+        };
+        Ok(match class {
+            // Files of Llama 3 name the class of Llama 2.
+            Some(Self::Llama) if has_byte_level(tokenizer) => Self::Generic,
+            class => class.unwrap_or(Self::Generic),
+        })
+    }
+
+    /// `true` for a class with BERT's normalizer.
+    pub(super) fn is_bert(self) -> bool {
+        matches!(self, Self::Bert | Self::Mpnet)
+    }
+
+    /// Default names of the special tokens: `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`; empty for none.
+    pub(super) fn special_tokens(self) -> [&'static str; 7] {
+        match self {
+            Self::Bert => ["", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
+            Self::Mpnet => ["<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"],
+            Self::Roberta | Self::XlmRoberta | Self::Camembert => {
+                ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"]
+            }
+            Self::DebertaV2 => ["[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
+            Self::Qwen2 => ["", "<|endoftext|>", "<|endoftext|>", "", "<|endoftext|>", "", ""],
+            Self::Gemma => ["<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"],
+            Self::Llama => ["<s>", "</s>", "<unk>", "", "", "", ""],
+            Self::Generic => [""; 7],
+        }
+    }
+}
