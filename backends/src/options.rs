@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct LoadOptions {
     /// Location of the model's files.
     pub source: ModelSource,
+    /// Access to the hub for the base of a LoRA adapter in a folder; its id and revision are not used. If absent, the base must be a folder.
+    pub base: Option<HubModel>,
     /// Device; if absent, the first GPU, or the CPU on a machine without a driver or a GPU.
     pub device: Option<DeviceChoice>,
     /// Type of the weights in linear layers; if absent, bfloat16 on a GPU and for weights stored in 16 bits on a CPU, else
@@ -53,6 +55,7 @@ impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             source: ModelSource::Path(PathBuf::from(".")),
+            base: None,
             device: None,
             dtype: None,
             cpu_kernels: None,

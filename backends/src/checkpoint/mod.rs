@@ -1,5 +1,6 @@
 //! Checkpoints: config, weights, tokenizer and capabilities of a model, read from its files and checked.
 
+mod adapter;
 mod capabilities;
 mod metadata;
 mod sentence_transformers;
@@ -12,10 +13,10 @@ mod tests;
 mod tokenizer;
 
 pub(crate) use capabilities::head::{HeadSource, RerankToken};
-pub(crate) use sentence_transformers::dense::DenseModule;
 #[cfg(test)]
-pub(crate) use sub_models::joined;
+pub(crate) use sentence_transformers::dense::DenseModule;
 pub(crate) use sentence_transformers::dense::{LayerNormModule, Residual, VectorModule};
+pub(crate) use sub_models::joined;
 pub use summary::{ModelShape, ModelSummary, model_summary};
 
 use crate::config::TransformerConfig;
@@ -118,26 +119,27 @@ impl Inspection {
     ) -> Result<Option<Self>, LoadError> {
         let table = StaticEmbedding::find(&files)?;
         let gguf = files.take_gguf();
-        let (metadata, weights, stale) = match table {
+        let (metadata, weights, warnings) = match table {
             Some(table) if table.is_unknown(&files)? => return Ok(None),
             Some(table) => {
                 let weights = table.weights(&files)?;
                 let metadata = table.metadata(&files, weights.as_ref(), sums)?;
                 let stale = table.stale_width(metadata.config.hidden_size)?;
-                (metadata, weights, stale)
+                (metadata, weights, stale.into_iter().collect())
             }
             None => {
                 let metadata = Metadata::read(&files, gguf.as_ref(), sums)?;
-                let weights = match gguf {
-                    Some(gguf) => Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)),
-                    None => files.weights()?,
+                let (weights, warnings) = match gguf {
+                    Some(gguf) => (Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)), vec![]),
+                    None => adapter::weights(&files)?,
                 };
-                (metadata, weights, None)
+                (metadata, weights, warnings)
             }
         };
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
         let (mut capabilities, head) = evidence.read()?;
-        capabilities.warnings.extend(stale);
+        capabilities.warnings.extend(warnings);
+        adapter::check_head(&head, metadata.config.tie_word_embeddings, weights.as_ref())?;
         if let Some(weights) = &weights {
             tensors::check(&metadata.config, &head, weights)?;
             capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));

@@ -210,7 +210,7 @@ impl StaticEmbedding {
                 }
                 None => return Err(LoadError::MissingTensor { file: files.description().to_owned(), name }),
             },
-            Some(Weights::Gguf(_)) | None => None,
+            Some(Weights::Adapted(_) | Weights::Gguf(_)) | None => None,
         };
         let shape = match shape {
             Some(shape) => shape,

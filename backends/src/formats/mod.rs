@@ -3,6 +3,7 @@
 pub(crate) mod config_json;
 pub(crate) mod families;
 pub(crate) mod gguf;
+pub(crate) mod lora;
 mod mapped_table;
 mod numbers;
 pub(crate) mod pytorch;
@@ -19,6 +20,7 @@ use crate::error::LoadError;
 use candle_core::{Device, Tensor};
 use gguf::{ClassRows, GgufWeights};
 use half::{bf16, f16};
+use lora::AdaptedFiles;
 use prefold_kernels::{Dtype, Element};
 
 /// The tensors of a checkpoint.
@@ -30,6 +32,8 @@ use prefold_kernels::{Dtype, Element};
 pub(crate) enum Weights {
     /// One or more files of named tensors.
     Files(TensorFiles),
+    /// The same with a LoRA adapter.
+    Adapted(Box<AdaptedFiles>),
     /// Files with a table whose rows tokens share.
     Mapped(MappedTable),
     /// A GGUF file.
@@ -44,6 +48,7 @@ impl Weights {
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
         match self {
             Self::Files(files) => files.read(name, shape),
+            Self::Adapted(files) => files.read(name, shape),
             Self::Mapped(table) => table.read(name, shape),
             Self::Gguf(file) => file.read(name, shape),
         }
@@ -63,6 +68,7 @@ impl Weights {
         }
         match self {
             Self::Files(files) => files.read_rows(name, shape, rows),
+            Self::Adapted(files) => files.read_rows(name, shape, rows),
             Self::Mapped(table) => table.read_rows(name, shape, rows),
             Self::Gguf(file) => file.f32_rows(name, shape, rows),
         }
@@ -74,7 +80,7 @@ impl Weights {
     /// They are malformed.
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         match self {
-            Self::Files(_) | Self::Mapped(_) => Ok(None),
+            Self::Files(_) | Self::Adapted(_) | Self::Mapped(_) => Ok(None),
             Self::Gguf(file) => file.class_rows(width),
         }
     }
@@ -97,7 +103,7 @@ impl Weights {
     pub(crate) fn mapped(&self) -> Option<&MappedTable> {
         match self {
             Self::Mapped(table) => Some(table),
-            Self::Files(_) | Self::Gguf(_) => None,
+            Self::Files(_) | Self::Adapted(_) | Self::Gguf(_) => None,
         }
     }
 
@@ -108,6 +114,7 @@ impl Weights {
     pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
         match self {
             Self::Files(files) => files.check(name, shape),
+            Self::Adapted(files) => files.check(name, shape),
             Self::Mapped(table) => table.check(name, shape),
             Self::Gguf(file) => file.check(name, shape),
         }
@@ -117,6 +124,7 @@ impl Weights {
     pub(crate) fn contains(&self, name: &str) -> bool {
         match self {
             Self::Files(files) => files.contains(name),
+            Self::Adapted(files) => files.contains(name),
             Self::Mapped(table) => table.files().contains(name),
             Self::Gguf(file) => file.contains(name),
         }
@@ -126,6 +134,7 @@ impl Weights {
     pub(crate) fn parameters(&self) -> u64 {
         match self {
             Self::Files(files) => files.parameters(),
+            Self::Adapted(files) => files.base().parameters(),
             Self::Mapped(table) => table.files().parameters(),
             Self::Gguf(file) => file.parameters(),
         }
@@ -135,6 +144,7 @@ impl Weights {
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         match self {
             Self::Files(files) => files.stored_dtype(name),
+            Self::Adapted(files) => files.stored_dtype(name),
             Self::Mapped(table) => table.files().stored_dtype(name),
             Self::Gguf(file) => file.stored_dtype(name),
         }

@@ -231,6 +231,11 @@ impl TensorFiles {
         self.tensors.contains_key(&first_factor(name)).then(|| self.tensors.get(&parametrized(name))).flatten()
     }
 
+    /// Names of all tensors.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
     /// `true` if there is such a tensor.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.find(name).is_some()

@@ -1,17 +1,22 @@
 //! Sources of a model's files: a directory, a GGUF file, the hub, or the program itself.
 
+mod adapter_base;
+mod folder;
 pub(crate) mod hub;
 pub(crate) mod licence;
 pub(crate) mod modules;
 pub(crate) mod names;
+mod other_formats;
+mod tensors;
 pub(crate) mod tokenizer_files;
 
 use crate::disk::{self, FileBytes};
 use crate::error::LoadError;
+use crate::formats::TensorFormat;
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
-use crate::formats::{TensorFiles, TensorFormat, Weights};
 use crate::json::parse_json;
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
+use adapter_base::Base;
 use hub::FileSet;
 use hub::inspect::{self, Remote};
 use modules::ListFiles;
@@ -19,13 +24,14 @@ use names::{check_inside, inside, max_bytes, named_by_a_file};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The files of one model.
 #[derive(Debug)]
 pub(crate) struct ModelFiles {
     location: Location,
+    /// The base of a LoRA adapter, which has the files that the model's folder lacks.
+    base: Option<Base>,
     /// Present if the model is a GGUF file.
     gguf: Option<GgufFile>,
     /// Facts from the hub about a model whose weights were not downloaded.
@@ -59,16 +65,21 @@ impl ModelFiles {
         match &options.source {
             ModelSource::Embedded(files) => Ok(Self {
                 location: Location::Embedded(files),
+                base: None,
                 gguf: None,
                 remote: None,
                 may_be_bare: false,
                 display_name: "the built-in model".to_owned(),
                 sub_model: SubFolder::default(),
             }),
-            ModelSource::Path(path) => Self::open_path(path, path.display().to_string()),
+            ModelSource::Path(path) => {
+                Ok(Self { base: Base::of(path, options, files)?, ..Self::open_path(path, path.display().to_string())? })
+            }
             ModelSource::Hub(model) => {
                 let snapshot = hub::download(model, options.dense_path.as_deref(), files)?;
-                Self::open_path(&snapshot, format!("{} at {}", model.id, snapshot.display()))
+                let base = Base::of(&snapshot, options, files)?;
+                let name = format!("{} at {}", model.id, snapshot.display());
+                Ok(Self { base, ..Self::open_path(&snapshot, name)? })
             }
         }
     }
@@ -98,10 +109,11 @@ impl ModelFiles {
             let gguf = if path.join("config.json").exists() {
                 None
             } else {
-                only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?
+                folder::only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?
             };
             return Ok(Self {
                 location: Location::Directory(path.to_owned()),
+                base: None,
                 gguf,
                 remote: None,
                 may_be_bare: false,
@@ -117,6 +129,7 @@ impl ModelFiles {
         let gguf = Some(GgufFile::open(path)?);
         Ok(Self {
             location: Location::Directory(directory),
+            base: None,
             gguf,
             remote: None,
             may_be_bare: false,
@@ -129,6 +142,7 @@ impl ModelFiles {
     pub(crate) fn of_sub_model(&self, index: usize, folder: &str) -> Self {
         Self {
             location: self.location.clone(),
+            base: self.base.clone(),
             gguf: None,
             remote: self.remote.clone(),
             may_be_bare: self.may_be_bare,
@@ -202,8 +216,12 @@ impl ModelFiles {
                 Ok(files.iter().find(|file| file.name == name).map(|file| Cow::Borrowed(file.bytes)))
             }
             Location::Directory(directory) => {
-                let bytes = disk::read(&path_of(directory, name)?, max_bytes(name))?;
-                Ok(bytes.map(Cow::Owned))
+                for directory in self.directories(directory) {
+                    if let Some(bytes) = disk::read(&path_of(directory, name)?, max_bytes(name))? {
+                        return Ok(Some(Cow::Owned(bytes)));
+                    }
+                }
+                Ok(None)
             }
         }
     }
@@ -230,85 +248,12 @@ impl ModelFiles {
         LoadError::MissingFile { location: self.display_name(), file: self.path(file), hint: hint.to_owned() }
     }
 
-    /// The tensors of the model's files; `None` if they are on the hub and not known before the download, or if there is configuration
-    /// alone.
-    ///
-    /// # Errors
-    /// They are missing or malformed.
-    pub(crate) fn weights(&self) -> Result<Option<Weights>, LoadError> {
-        Ok(self.tensors("")?.map(Weights::Files))
-    }
-
-    /// The tensors of the files in a folder, which is empty for the top; `None` as for [`weights`](Self::weights).
-    ///
-    /// # Errors
-    /// They are missing or malformed.
-    pub(crate) fn tensors(&self, folder: &str) -> Result<Option<TensorFiles>, LoadError> {
-        if let Some(remote) = &self.remote {
-            let folder = if folder.is_empty() { &self.sub_model.folder } else { folder };
-            return remote.heads.get(folder).map(|heads| TensorFiles::headers(heads)).transpose();
+    /// Names of the files in a folder and in the folders inside it.
+    fn found(&self, folder: &str) -> Vec<String> {
+        match &self.location {
+            Location::Embedded(_) => vec![],
+            Location::Directory(directory) => folder::files(&directory.join(folder)),
         }
-        match folder {
-            _ if self.is_bare(folder)? => Ok(None),
-            "" => self.local_tensors().map(Some),
-            folder => self.weights_in(folder).map(Some),
-        }
-    }
-
-    fn local_tensors(&self) -> Result<TensorFiles, LoadError> {
-        for format in TensorFormat::ALL {
-            let (name, index) = (self.path(format.single()), format.index());
-            if let Some(bytes) = self.bytes_at(&name)? {
-                return TensorFiles::single(format, &name, bytes);
-            }
-            if let Some(json) = self.json(index)? {
-                let open = |shard: &str| {
-                    let shard = &inside(&self.sub_model.folder, shard);
-                    if let Location::Directory(directory) = &self.location {
-                        named_by_a_file(directory, shard)?;
-                    }
-                    self.bytes_at(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
-                };
-                return TensorFiles::sharded(format, &format.weight_map(&json)?, open);
-            }
-        }
-        Err(self.no_weights(""))
-    }
-
-    /// `true` if the tensors are on disk: the model is neither checked on the hub nor configuration alone. Not for GGUF files.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub(crate) fn has_tensors(&self) -> Result<bool, LoadError> {
-        Ok(self.remote.is_none() && !self.is_bare("")?)
-    }
-
-    /// The tensors of the single file in a folder of the model.
-    ///
-    /// # Errors
-    /// It is missing or malformed.
-    pub(crate) fn weights_in(&self, folder: &str) -> Result<TensorFiles, LoadError> {
-        for format in TensorFormat::ALL {
-            let name = format!("{folder}/{}", format.single());
-            if let Some(bytes) = self.bytes_at(&name)? {
-                return TensorFiles::single(format, &name, bytes);
-            }
-        }
-        Err(self.no_weights(&format!("{folder}/")))
-    }
-
-    /// Device and inode of the tensor file in a folder, which are equal for all links to it; `None` if it is not on disk.
-    pub(crate) fn file_of_tensors(&self, folder: &str) -> Option<(u64, u64)> {
-        let Location::Directory(directory) = &self.location else { return None };
-        TensorFormat::ALL.into_iter().find_map(|format| {
-            let file = fs::metadata(path_of(directory, &inside(folder, format.single())).ok()?).ok()?;
-            Some((file.dev(), file.ino()))
-        })
-    }
-
-    fn no_weights(&self, folder: &str) -> LoadError {
-        let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
-        self.missing(&format!("{folder}{preferred}"), &format!(" nor {other}"))
     }
 
     /// `true` if there is such a file.
@@ -324,8 +269,12 @@ impl ModelFiles {
         Ok(match &self.location {
             Location::Embedded(files) => files.iter().any(|file| file.name == path),
             Location::Directory(directory) => {
-                let path = path_of(directory, path)?;
-                path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?
+                let mut found = false;
+                for directory in self.directories(directory) {
+                    let path = path_of(directory, path)?;
+                    found |= path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?;
+                }
+                found
             }
         })
     }
@@ -336,8 +285,25 @@ impl ModelFiles {
             Location::Embedded(files) => {
                 Ok(files.iter().find(|file| file.name == name).map(|file| FileBytes::Static(file.bytes)))
             }
-            Location::Directory(directory) => FileBytes::map(&path_of(directory, name)?),
+            Location::Directory(directory) => {
+                for directory in self.directories(directory) {
+                    if let Some(bytes) = FileBytes::map(&path_of(directory, name)?)? {
+                        return Ok(Some(bytes));
+                    }
+                }
+                Ok(None)
+            }
         }
+    }
+
+    /// The model's directory, and the one of the adapter's base.
+    fn directories<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = &'a Path> {
+        [directory].into_iter().chain(self.base.iter().map(|base| base.folder.as_path()))
+    }
+
+    /// The base of a LoRA adapter that is alone in the model's folder: its name and folder.
+    pub(crate) fn adapter_base(&self) -> Option<(&str, &Path)> {
+        self.base.as_ref().map(|base| (base.name.as_str(), base.folder.as_path()))
     }
 }
 
@@ -357,24 +323,5 @@ fn path_of(directory: &Path, name: &str) -> Result<PathBuf, LoadError> {
     match Path::new(name).components().count() {
         0 | 1 => Ok(directory.join(check_inside(name)?)),
         _ => named_by_a_file(directory, name),
-    }
-}
-
-/// The only GGUF file of a directory; `None` if there is none.
-fn only_gguf(directory: &Path) -> Result<Option<PathBuf>, LoadError> {
-    let failed = |error| LoadError::io(directory.display().to_string(), error);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if has_gguf_extension(&path) {
-            found.push(path);
-        }
-    }
-    match found.len() {
-        0 | 1 => Ok(found.pop()),
-        n => {
-            let problem = format!("has {n} .gguf files and no config.json; give the path of one of them");
-            Err(LoadError::invalid(directory.display().to_string(), problem))
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;
-use super::config::model::{files_options, model_source};
+use super::config::model::{adapter_base, files_options, model_source};
 use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
 use prefold_core::{Capabilities, Rerank, listed};
 use serde_json::{Value, json};
@@ -55,8 +55,10 @@ impl CheckModelArgs {
 
     /// The model's name, and how a start with the same flags reads its files.
     fn options(self) -> Result<(String, LoadOptions), ConfigError> {
-        let (name, source) = model_source(&self.source.source(), false)?;
-        Ok((name, files_options(source, self.files)?))
+        let args = self.source.source();
+        let (name, source) = model_source(&args, false)?;
+        let base = adapter_base(&args, &source);
+        Ok((name, LoadOptions { base, ..files_options(source, self.files)? }))
     }
 }
 

@@ -3,10 +3,10 @@
 use super::args::{LoadArgs, NamedSourceArgs, SourceArgs, chosen_dtype};
 use super::check_model::CheckModelArgs;
 use super::command_line::CommandLine;
-use super::config::model::{load_options, model_source};
+use super::config::model::{adapter_base, load_options, model_source};
 use crate::loading;
 use clap::Subcommand;
-use prefold_backends::{Dtype, check_device};
+use prefold_backends::{Dtype, LoadOptions, check_device};
 use prefold_core::{EngineConfig, ProcessLimits, ProcessQuotas};
 use std::convert::identity;
 use std::fmt::Display;
@@ -84,7 +84,10 @@ impl AccuracyArgs {
             load.int8_skip.clear();
         }
         let source = source.source();
-        let options = |(model, source)| Ok((model, load_options(source, load, Some(pass.unwrap_or(dtype)))?));
+        let options = |(model, from)| {
+            let base = adapter_base(&source, &from);
+            Ok((model, LoadOptions { base, ..load_options(from, load, Some(pass.unwrap_or(dtype)))? }))
+        };
         let (model, options) = match model_source(&source, true).and_then(options) {
             Ok(loaded) => loaded,
             Err(error) => return refuse(&error),

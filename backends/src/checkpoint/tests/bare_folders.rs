@@ -172,3 +172,16 @@ fn what_the_configuration_lacks_is_refused() {
     write_json(&path, &config);
     assert!(matches!(check(dir.path()).verdict, Verdict::DoesNotRun(problem) if problem.contains("t5")));
 }
+
+#[test]
+fn weights_in_other_formats_are_named_where_there_are_no_others() {
+    let dir = copy_of("bert-mean-tiny");
+    fs::remove_file(dir.path().join("model.safetensors")).unwrap();
+    fs::create_dir(dir.path().join("onnx")).unwrap();
+    fs::write(dir.path().join("onnx/model.onnx"), "x").unwrap();
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert!(
+        refused.contains("has no model.safetensors nor pytorch_model.bin, but onnx/model.onnx (ONNX)"),
+        "{refused}"
+    );
+}

@@ -1,6 +1,7 @@
 //! Tests of loading: the reference checkpoints as they are, and copies of them with one thing changed.
 
 mod absurd_configs;
+mod adapters;
 mod bare_folders;
 mod bert_normalizer;
 mod configs;

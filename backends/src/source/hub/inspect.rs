@@ -7,7 +7,7 @@ use super::watch::{Kind, Meter, follow, lock_model};
 use super::{Download, FileSet, Listing, blocking, read_json};
 use crate::error::LoadError;
 use crate::formats::gguf::has_gguf_extension;
-use crate::formats::{TensorFormat, safetensors};
+use crate::formats::{TensorFormat, lora, safetensors};
 use crate::options::HubModel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,10 @@ impl Download<'_> {
         let Some(models) = self.model_folders(listing).await? else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
             const PROBLEM: &str = "the repository has no such file";
+            if listing.has("", lora::CONFIG) {
+                let hint = "it has a LoRA adapter, which is checked after its download: give its path";
+                return Err(self.error("config.json", format!("{PROBLEM}; {hint}")));
+            }
             return Err(if gguf {
                 let hint = "a GGUF file can be checked only after its download: give its path";
                 self.error("config.json", format!("{PROBLEM}; {hint}"))
@@ -92,7 +96,7 @@ impl Download<'_> {
         {
             return Ok(None);
         } else {
-            return Err(self.no_weights(folder));
+            return Err(self.no_weights(listing, folder));
         };
         let mut heads = Vec::new();
         for file in files {

@@ -24,10 +24,12 @@ use crate::error::LoadError;
 use crate::error::printable;
 use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
+use crate::formats::lora;
 use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::modules::MODULES;
 use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
+use crate::source::other_formats;
 use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS, VOCABULARY, hint};
 use cache::Cache;
 use client::Client;
@@ -45,7 +47,7 @@ use watch::{Kind, Meter, follow, lock_model};
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
 /// Optional files in the folder of a model's or sub-model's tensors.
-const MODEL_FILES: [&str; 5] = [CONFIG, TOKENIZER, "tokenizer_config.json", SPECIAL_TOKENS, ADDED_TOKENS];
+const MODEL_FILES: [&str; 6] = [CONFIG, TOKENIZER, "tokenizer_config.json", SPECIAL_TOKENS, ADDED_TOKENS, lora::CONFIG];
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
@@ -138,6 +140,7 @@ impl<'a> Download<'a> {
                 return self.summary_files(listing, &models, dense_path).await;
             }
             Some(models) => self.tensor_files(listing, &models, dense_path).await?,
+            None if listing.has("", lora::CONFIG) => self.adapter(listing, dense_path).await?,
             None => self.gguf(listing).await?,
         };
         if !listing.is_cached {
@@ -176,6 +179,11 @@ impl<'a> Download<'a> {
     /// There is no tokenizer, which is checked before any download, or a download fails.
     async fn small_files(&self, listing: &Listing, models: &[String]) -> Result<PathBuf, LoadError> {
         models.iter().try_for_each(|folder| self.require_tokenizer(listing, folder))?;
+        self.optional_files(listing, models).await
+    }
+
+    /// The same without a check.
+    async fn optional_files(&self, listing: &Listing, models: &[String]) -> Result<PathBuf, LoadError> {
         let of_model = |folder: &str| -> Vec<String> {
             let vocabulary = [VOCABULARY].into_iter().filter(|_| !listing.has(folder, TOKENIZER));
             MODEL_FILES
@@ -227,9 +235,10 @@ impl<'a> Download<'a> {
         Err(self.lacks(&format!("{folder}{TOKENIZER}"), &format!("the repository has no such file{hint}")))
     }
 
-    fn no_weights(&self, folder: &str) -> LoadError {
+    fn no_weights(&self, listing: &Listing, folder: &str) -> LoadError {
         let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
-        self.lacks(&format!("{folder}{preferred}"), &format!("the repository has no such file, nor {other}"))
+        let hint = other_formats::hint(listing.files.iter().filter_map(|file| file.strip_prefix(folder)));
+        self.lacks(&format!("{folder}{preferred}"), &format!("the repository has no such file, nor {other}{hint}"))
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {

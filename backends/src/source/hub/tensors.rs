@@ -3,6 +3,7 @@
 use super::{CONFIG, Download, Listing, read_json};
 use crate::error::LoadError;
 use crate::formats::TensorFormat;
+use crate::formats::lora;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,28 @@ impl Download<'_> {
         let snapshot = self.small_files(listing, models).await?;
         self.module_files(listing, models, dense_path, is_module_file).await?;
         for (folder, format) in models.iter().zip(formats) {
+            self.adapter_tensors(listing, folder).await?;
             self.tensors(listing, &snapshot, folder, format).await?;
         }
         Ok(snapshot)
+    }
+
+    /// Fetches a LoRA adapter, whose base is another repository.
+    pub(super) async fn adapter(&self, listing: &Listing, dense_path: Option<&str>) -> Result<PathBuf, LoadError> {
+        let top = [String::new()];
+        let snapshot = self.optional_files(listing, &top).await?;
+        self.module_files(listing, &top, dense_path, is_module_file).await?;
+        self.adapter_tensors(listing, "").await?;
+        Ok(snapshot)
+    }
+
+    /// Fetches the tensors of the LoRA adapter in a folder, if it has one.
+    async fn adapter_tensors(&self, listing: &Listing, folder: &str) -> Result<(), LoadError> {
+        let there = lora::TENSORS.iter().find(|(name, _)| listing.has(folder, name));
+        match there.filter(|_| listing.has(folder, lora::CONFIG)) {
+            Some((name, _)) => self.fetch(listing, &format!("{folder}{name}")).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Fetches the files for a summary of the model for texts without a task: no weights, unless only they have the embeddings' width.
@@ -44,7 +64,7 @@ impl Download<'_> {
     fn format(&self, listing: &Listing, folder: &str) -> Result<TensorFormat, LoadError> {
         let is_there =
             |format: &TensorFormat| listing.has(folder, format.single()) || listing.has(folder, format.index());
-        TensorFormat::ALL.into_iter().find(is_there).ok_or_else(|| self.no_weights(folder))
+        TensorFormat::ALL.into_iter().find(is_there).ok_or_else(|| self.no_weights(listing, folder))
     }
 
     /// Fetches the tensors in a folder.

@@ -8,7 +8,7 @@ mod telemetry;
 
 use self::engine::engine_config;
 pub(crate) use self::error::ConfigError;
-use self::model::{load_options, model_source};
+use self::model::{adapter_base, load_options, model_source};
 use self::server::server_config;
 use self::telemetry::telemetry_config;
 use super::args::Args;
@@ -36,9 +36,10 @@ impl TryFrom<Args> for Config {
         let prometheus_port = telemetry.prometheus_port;
         let telemetry = telemetry_config(telemetry)?;
         let (id, source) = model_source(&model.source, !telemetry.json)?;
+        let base = adapter_base(&model.source, &source);
         Ok(Self {
             names: ModelNames::new(id, model.served_model_name),
-            load: load_options(source, model.load, model.dtype.0)?,
+            load: LoadOptions { base, ..load_options(source, model.load, model.dtype.0)? },
             limits: ProcessLimits {
                 max_concurrent_requests: batching.max_concurrent_requests,
                 max_buffered_bytes: server.max_buffered_bytes,

@@ -22,8 +22,13 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
     if !is_hub_id(id) {
         return Err(ConfigError::NotAModel(id.clone()));
     }
-    let hub = HubModel {
-        id: id.clone(),
+    Ok((id.clone(), ModelSource::Hub(hub_model(args, id, show_progress))))
+}
+
+/// A repository on the hub, with the access that the flags give.
+fn hub_model(args: &SourceArgs, id: &str, show_progress: bool) -> HubModel {
+    HubModel {
+        id: id.to_owned(),
         revision: args.revision.clone(),
         token: args.hf_token.as_ref().map(|token| token.expose().to_owned()).filter(|token| !token.is_empty()),
         cache_dir: args.huggingface_hub_cache.clone(),
@@ -32,8 +37,12 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
         timeout: Duration::from_secs(args.download_timeout),
         user_agent: concat!("prefold/", env!("CARGO_PKG_VERSION")).to_owned(),
         show_progress: show_progress && std::io::stderr().is_terminal(),
-    };
-    Ok((id.clone(), ModelSource::Hub(hub)))
+    }
+}
+
+/// Access to the hub for the base of a LoRA adapter in a folder; `None` for other sources.
+pub(crate) fn adapter_base(args: &SourceArgs, source: &ModelSource) -> Option<HubModel> {
+    matches!(source, ModelSource::Path(_)).then(|| hub_model(args, "", true))
 }
 
 #[cfg(feature = "builtin-model")]

@@ -1,0 +1,287 @@
+//! Tensors of a model with the changes of an adapter.
+
+use super::config::LoraConfig;
+use super::files::CONFIG;
+use super::names::{Role, bare, parse};
+use crate::error::LoadError;
+use crate::formats::TensorFiles;
+use crate::formats::tensor::{reserved, zeros};
+use crate::json::shown;
+use prefold_kernels::Element;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap};
+
+/// Maximum names in a message.
+const MAX_NAMED: usize = 4;
+
+/// A model's tensor files and an adapter's, which are read as one model.
+#[derive(Debug)]
+pub(crate) struct AdaptedFiles {
+    base: TensorFiles,
+    adapter: TensorFiles,
+    /// Names of the model's tensors by their bare name.
+    spelled: HashMap<String, String>,
+    /// Modules with LoRA by their bare name.
+    modules: HashMap<String, Module>,
+    /// Names in the adapter of the tensors that replace the model's own, by their bare name.
+    own: HashMap<String, String>,
+    /// Modules of the adapter that change nothing.
+    unused: Vec<String>,
+}
+
+/// LoRA of one module.
+#[derive(Debug, Default)]
+struct Module {
+    /// Name in the adapter's file.
+    name: String,
+    /// Names of `A` and `B`, and of the bias of `B`.
+    a: Option<String>,
+    b: Option<String>,
+    bias: Option<String>,
+    is_embedding: bool,
+    /// Rows of the weight.
+    rows: usize,
+    rank: usize,
+    scale: f32,
+}
+
+impl Module {
+    /// Sets the tensor of a part.
+    fn set(&mut self, role: Role, tensor: &str) {
+        self.is_embedding |= matches!(role, Role::EmbeddingA | Role::EmbeddingB);
+        let part = match role {
+            Role::A | Role::EmbeddingA => &mut self.a,
+            Role::B | Role::EmbeddingB => &mut self.b,
+            Role::BBias | Role::Own | Role::Original | Role::Other => &mut self.bias,
+        };
+        *part = Some(tensor.to_owned());
+    }
+}
+
+impl AdaptedFiles {
+    /// Matches the adapter's tensors with the model's.
+    ///
+    /// # Errors
+    /// The adapter has no part for this model, a part of another method, or a tensor that does not fit the model or the config.
+    pub(crate) fn new(base: TensorFiles, adapter: TensorFiles, config: &LoraConfig) -> Result<Self, LoadError> {
+        let spelled = base.names().map(|name| (bare(name).to_owned(), name.to_owned())).collect();
+        let (modules, own) = (HashMap::new(), HashMap::new());
+        let mut files = Self { base, adapter, spelled, modules, own, unused: vec![] };
+        let mut modules: BTreeMap<String, Module> = BTreeMap::new();
+        let mut names: Vec<&str> = files.adapter.names().collect();
+        names.sort_unstable();
+        for name in names {
+            let (inner, role) = parse(name);
+            match role {
+                Role::Original => {}
+                Role::Own => drop(files.own.insert(bare(&inner).to_owned(), name.to_owned())),
+                Role::Other => {
+                    let what = format!("the tensor `{name}`");
+                    return Err(LoadError::unsupported(files.adapter.description(), what, "`lora_A` and `lora_B`"));
+                }
+                Role::A | Role::B | Role::BBias | Role::EmbeddingA | Role::EmbeddingB => {
+                    let new = || Module { name: inner.clone(), ..Module::default() };
+                    modules.entry(inner.clone()).or_insert_with(new).set(role, name);
+                }
+            }
+        }
+        let (mut used, mut unused) = (HashMap::new(), Vec::new());
+        for (inner, mut module) in modules {
+            let weight = format!("{}.weight", bare(&inner));
+            if !config.targets.contain(&[&inner, bare(&inner)])? {
+                unused.push(inner);
+            } else if files.spelled.contains_key(&weight) || files.own.contains_key(&weight) {
+                (module.rank, module.scale) = config.rank_and_scale(&[&inner, bare(&inner)])?;
+                files.check_module(&mut module, config)?;
+                used.insert(bare(&inner).to_owned(), module);
+            } else if inner.split('.').any(|part| part.parse::<usize>().is_ok()) {
+                let what = format!("LoRA of `{inner}`, which the model's files do not have");
+                let supported = "modules with the names of the model's tensors; or the adapter merged into the weights";
+                return Err(LoadError::unsupported(files.adapter.description(), what, supported));
+            } else {
+                unused.push(inner);
+            }
+        }
+        if used.is_empty() && files.own.is_empty() {
+            let problem = format!("has no tensors for the `target_modules` of {}", CONFIG);
+            return Err(LoadError::invalid(files.adapter.description(), problem));
+        }
+        (files.modules, files.unused) = (used, unused);
+        Ok(files)
+    }
+
+    /// Checks the shapes of a module's parts.
+    fn check_module(&self, module: &mut Module, config: &LoraConfig) -> Result<(), LoadError> {
+        let (Some(a), Some(b)) = (&module.a, &module.b) else {
+            let problem = format!("has only one of `lora_A` and `lora_B` of `{}`", module.name);
+            return Err(LoadError::invalid(self.adapter.description(), problem));
+        };
+        let weight = format!("{}.weight", bare(&module.name));
+        let (rows, columns) = match self.shape(&weight) {
+            Some(&[rows, columns]) => (rows, columns),
+            _ => (0, 0),
+        };
+        module.rows = rows;
+        let (inputs, outputs) = if module.is_embedding { (rows, columns) } else { (columns, rows) };
+        self.adapter.check(a, &[module.rank, inputs])?;
+        self.adapter.check(b, &[outputs, module.rank])?;
+        match (&module.bias, config.lora_bias) {
+            (Some(bias), true) => self.adapter.check(bias, &[outputs]),
+            (None, true) => Err(LoadError::MissingTensor {
+                file: self.adapter.description().to_owned(),
+                name: format!("{}.lora_B.bias", module.name),
+            }),
+            (Some(bias), false) => {
+                let problem = format!("has {}, but `lora_bias` of {} is false", shown(&bias.as_str().into()), CONFIG);
+                Err(LoadError::invalid(self.adapter.description(), problem))
+            }
+            (None, false) => Ok(()),
+        }
+    }
+
+    /// Number of modules with LoRA and of replaced tensors.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.modules.len(), self.own.len())
+    }
+
+    /// `true` if the adapter changes a table of embeddings by LoRA.
+    pub(crate) fn changes_embeddings(&self) -> bool {
+        self.modules.values().any(|module| module.is_embedding)
+    }
+
+    /// A warning about the adapter's modules that change nothing.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let named: Vec<String> = self.unused.iter().take(MAX_NAMED).map(|name| shown(&name.as_str().into())).collect();
+        let more = self.unused.len().saturating_sub(MAX_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!named.is_empty()).then(|| {
+            let file = self.adapter.description();
+            format!(
+                "{file}: LoRA of {}{more} is not used: not among the config's `target_modules` or the model's tensors",
+                named.join(", ")
+            )
+        })
+    }
+
+    /// The model's own tensor files.
+    pub(crate) fn base(&self) -> &TensorFiles {
+        &self.base
+    }
+
+    /// The files that have a tensor, and its name there.
+    fn source<'a>(&'a self, name: &'a str) -> (&'a TensorFiles, &'a str) {
+        match self.own.get(bare(name)) {
+            Some(own) => (&self.adapter, own),
+            None => (&self.base, name),
+        }
+    }
+
+    fn shape(&self, name: &str) -> Option<&[usize]> {
+        let bare_name = bare(name);
+        if let Some(own) = self.own.get(bare_name) {
+            return self.adapter.shape(own);
+        }
+        self.base.shape(self.spelled.get(bare_name)?)
+    }
+
+    /// `true` if there is such a tensor.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        let (files, name) = self.source(name);
+        files.contains(name)
+    }
+
+    /// Checks the presence and shape of a tensor.
+    ///
+    /// # Errors
+    /// It is missing, or its shape is not `shape`.
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
+        let (files, name) = self.source(name);
+        files.check(name, shape)
+    }
+
+    /// Type of a tensor in its file.
+    pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
+        let (files, name) = self.source(name);
+        files.stored_dtype(name)
+    }
+
+    /// A whole tensor with the adapter's change.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        let (files, own) = self.source(name);
+        if let Some(module) = self.module(name, ".weight") {
+            let &[rows, columns] = shape else { return files.read(own, shape) };
+            let mut values: Vec<f32> = files.read(own, shape)?;
+            let rows: Vec<u32> = (0..rows as u32).collect();
+            self.change(module, &rows, columns, &mut values)?;
+            return converted(&values);
+        }
+        match self.module(name, ".bias").and_then(|module| Some((module, module.bias.as_ref()?))) {
+            Some((module, bias)) => {
+                let mut values: Vec<f32> = files.read(own, shape)?;
+                let change: Vec<f32> = self.adapter.read(bias, shape)?;
+                values.iter_mut().zip(change).for_each(|(value, change)| *value += module.scale * change);
+                converted(&values)
+            }
+            None => files.read(own, shape),
+        }
+    }
+
+    /// Rows of a matrix with the adapter's change; `rows` must be below `shape[0]`.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub(crate) fn read_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        let (files, own) = self.source(name);
+        let mut values = files.read_rows(own, shape, rows)?;
+        if let Some(module) = self.module(name, ".weight") {
+            self.change(module, rows, shape[1], &mut values)?;
+        }
+        Ok(values)
+    }
+
+    /// The module of a tensor with this ending.
+    fn module(&self, name: &str, ending: &str) -> Option<&Module> {
+        self.modules.get(bare(name).strip_suffix(ending)?)
+    }
+
+    /// Adds the change to rows of a matrix: `scale * left * right`, `[rows, rank]` times `[rank, columns]`.
+    fn change(&self, module: &Module, rows: &[u32], columns: usize, values: &mut [f32]) -> Result<(), LoadError> {
+        let (Some(a), Some(b)) = (&module.a, &module.b) else { return Ok(()) };
+        let (rank, size) = (module.rank, module.rows);
+        let (a_columns, b_rows) = if module.is_embedding { (size, columns) } else { (columns, size) };
+        let (a, b): (Vec<f32>, Vec<f32>) =
+            (self.adapter.read(a, &[rank, a_columns])?, self.adapter.read(b, &[b_rows, rank])?);
+        let (left, right) =
+            if module.is_embedding { (transposed(&a, rank, size)?, transposed(&b, columns, rank)?) } else { (b, a) };
+        values.par_chunks_mut(columns).zip(rows).for_each(|(values, &row)| {
+            let mut change = vec![0.0; columns];
+            let left = &left[row as usize * rank..][..rank];
+            for (left, right) in left.iter().zip(right.chunks_exact(columns)) {
+                change.iter_mut().zip(right).for_each(|(change, right)| *change += left * right);
+            }
+            values.iter_mut().zip(change).for_each(|(value, change)| *value += module.scale * change);
+        });
+        Ok(())
+    }
+}
+
+/// A matrix `[rows, columns]` as `[columns, rows]`.
+fn transposed(matrix: &[f32], rows: usize, columns: usize) -> Result<Vec<f32>, LoadError> {
+    let mut out = zeros(matrix.len())?;
+    for row in 0..rows {
+        for column in 0..columns {
+            out[column * rows + row] = matrix[row * columns + column];
+        }
+    }
+    Ok(out)
+}
+
+/// The values as another type.
+fn converted<T: Element>(values: &[f32]) -> Result<Vec<T>, LoadError> {
+    let mut out = reserved(values.len())?;
+    out.extend(values.iter().map(|&value| T::from_f32(value)));
+    Ok(out)
+}

@@ -1,0 +1,63 @@
+//! Base model of a folder that has only a LoRA adapter: `adapter_config.json` and tensors, without `config.json`.
+
+use super::hub::{self, FileSet};
+use super::names::max_bytes;
+use crate::disk;
+use crate::error::LoadError;
+use crate::formats::lora::CONFIG;
+use crate::json::{Fields, parse_json};
+use crate::options::{HubModel, LoadOptions, ModelSource};
+use std::path::{Path, PathBuf};
+
+const BASE: &str = "base_model_name_or_path";
+/// Maximum bytes of the base's name.
+const MAX_NAME: usize = 4096;
+
+/// The folder of an adapter's base, and its name.
+#[derive(Debug, Clone)]
+pub(super) struct Base {
+    pub(super) name: String,
+    pub(super) folder: PathBuf,
+}
+
+impl Base {
+    /// The base of the adapter in a folder, which is downloaded from the hub if the config names a repository; `None` if the folder has a
+    /// model, or no adapter. A folder on disk may name another folder; a repository on the hub may not.
+    ///
+    /// # Errors
+    /// The config is malformed or names no base, or the base is not available.
+    pub(super) fn of(folder: &Path, options: &LoadOptions, files: FileSet) -> Result<Option<Self>, LoadError> {
+        if !folder.is_dir() || folder.join("config.json").exists() {
+            return Ok(None);
+        }
+        let Some(bytes) = disk::read(&folder.join(CONFIG), max_bytes(CONFIG))? else { return Ok(None) };
+        let config = parse_json(CONFIG, &bytes)?;
+        let fields = Fields::new(CONFIG, &config)?;
+        let name: String = fields.required(BASE)?;
+        if name.len() > MAX_NAME {
+            return Err(fields.problem(BASE, &format!("has {} bytes, the limit is {MAX_NAME}", name.len())));
+        }
+        let local = PathBuf::from(&name);
+        if matches!(options.source, ModelSource::Path(_)) && local.is_dir() {
+            return Ok(Some(Self { name, folder: local }));
+        }
+        let hub = match &options.source {
+            ModelSource::Hub(hub) => Some(hub),
+            ModelSource::Path(_) | ModelSource::Embedded(_) => options.base.as_ref(),
+        };
+        let Some(hub) = hub.filter(|_| is_hub_id(&name)) else {
+            let problem = format!("\"{name}\" is neither a folder nor a repository that can be downloaded");
+            return Err(fields.problem(BASE, &format!("names the adapter's base: {problem}")));
+        };
+        let base = HubModel { id: name.clone(), revision: fields.optional("revision")?, ..hub.clone() };
+        let folder = hub::download(&base, None, files)?;
+        Ok(Some(Self { name, folder }))
+    }
+}
+
+/// `true` for `organisation/name` in the characters that the hub allows.
+fn is_hub_id(id: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_name = |name: &str| (1..=96).contains(&name.len()) && name.chars().all(is_allowed) && !name.starts_with('.');
+    id.split_once('/').is_some_and(|(organisation, name)| is_name(organisation) && is_name(name))
+}
