@@ -17,6 +17,7 @@ mod memory_budget;
 mod model;
 mod ops;
 mod options;
+mod settings;
 mod source;
 
 pub use check::{CheckedModel, Memory, ModelCheck, Verdict, check_model};

@@ -25,6 +25,7 @@ use crate::error::LoadError;
 use crate::formats::gguf::GgufWeights;
 use crate::formats::{MappedTable, Weights};
 use crate::options::LoadOptions;
+use crate::settings;
 use crate::source::ModelFiles;
 use crate::source::hub::FileSet;
 use capabilities::{Evidence, Purpose};
@@ -139,6 +140,9 @@ impl Inspection {
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
         let (mut capabilities, head) = evidence.read()?;
         capabilities.warnings.extend(warnings);
+        if !matches!(weights, Some(Weights::Gguf(_))) {
+            capabilities.warnings.extend(settings::named(&files)?);
+        }
         adapter::check_head(&head, metadata.config.tie_word_embeddings, weights.as_ref())?;
         if let Some(weights) = &weights {
             tensors::check(&metadata.config, &head, weights)?;

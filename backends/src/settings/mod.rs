@@ -1,0 +1,21 @@
+//! The list of all files and fields that transformers and sentence-transformers read for a tokenizer, a model, its modules and prompts, with
+//! what is made of each here. A field of a model's files that has no effect here but may have one there is named in a warning.
+
+mod adapter_config;
+mod config_json;
+#[cfg(test)]
+mod document;
+mod files;
+mod list;
+mod modules;
+mod named;
+mod row;
+mod tokenizer_config;
+
+#[cfg(test)]
+pub(crate) use list::groups;
+pub(crate) use named::named;
+#[cfg(test)]
+pub(crate) use named::warning;
+#[cfg(test)]
+pub(crate) use row::{File, Mark};

@@ -1,0 +1,104 @@
+//! Fields of a model's files that have no effect here and may have one in the libraries.
+
+use super::list::find;
+use super::row::{File, Mark};
+use crate::error::LoadError;
+use crate::json::{Fields, shown};
+use crate::source::ModelFiles;
+use crate::source::modules::Module;
+use crate::source::modules::ways::Ways;
+use crate::source::names::SENTENCE_CONFIGS;
+use serde_json::Value;
+
+/// Maximum fields in a warning.
+const MAX_NAMED: usize = 8;
+
+/// Files at the top whose fields are named.
+const TOP: [File; 4] = [File::Config, File::TokenizerConfig, File::Prompts, File::AdapterConfig];
+
+/// A warning for each file that has such fields.
+///
+/// # Errors
+/// A file is malformed.
+pub(crate) fn named(files: &ModelFiles) -> Result<Vec<String>, LoadError> {
+    let mut warnings = Vec::new();
+    for file in TOP {
+        let json = if file == File::Prompts { files.json_at(file.name())? } else { files.json(file.name())? };
+        warnings.extend(json.and_then(|json| warning(file, file.name(), &json)));
+    }
+    for name in SENTENCE_CONFIGS {
+        if let Some(json @ Value::Object(_)) = files.json(name)?
+            && json.as_object().is_some_and(|fields| !fields.is_empty())
+        {
+            warnings.extend(warning(File::Transformer, name, &json));
+            break;
+        }
+    }
+    // A malformed list is reported where the model is read, unless options overrule it.
+    let ways = Ways::read(files).unwrap_or_default();
+    let mut seen: Vec<&Module> = Vec::new();
+    for module in ways.iter().flat_map(|Ways(ways)| ways).flat_map(|way| &way.modules) {
+        if module.path.is_empty() || seen.contains(&module) {
+            continue;
+        }
+        seen.push(module);
+        let Some(file) = File::of_module(module.short_class()) else { continue };
+        let name = format!("{}/config.json", module.path);
+        warnings.extend(files.json(&name)?.and_then(|json| warning(file, &name, &json)));
+    }
+    Ok(warnings)
+}
+
+/// The warning about a file's fields.
+pub(crate) fn warning(file: File, name: &str, json: &Value) -> Option<String> {
+    let fields = Fields::new(name, json).ok()?;
+    let is_named = |field: &str, value: &Value| match find(file, field) {
+        Some((Mark::Named, default)) => !is_default(value, default),
+        Some((Mark::Followed | Mark::Refused | Mark::Inert, _)) => false,
+        None => !is_default(value, ""),
+    };
+    let ignored: Vec<(&String, &Value)> = fields.entries().filter(|(field, value)| is_named(field, value)).collect();
+    let named = ignored.iter().take(MAX_NAMED);
+    let mut named: Vec<String> =
+        named.map(|(field, value)| format!("`{}`: {}", prefold_core::shown(field), shown(value))).collect();
+    if let Some(more) = ignored.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
+        named.push(format!("{more} more"));
+    }
+    let verb = if ignored.len() == 1 { "is" } else { "are" };
+    (!named.is_empty()).then(|| format!("{name}: {} {verb} ignored", named.join(", ")))
+}
+
+/// `true` for the default, given as JSON, and for values that turn nothing on.
+fn is_default(value: &Value, default: &str) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) if text.is_empty() => true,
+        Value::Array(items) if items.is_empty() => true,
+        Value::Object(items) if items.is_empty() => true,
+        value => default.split(" or ").any(|default| serde_json::from_str(default).is_ok_and(|it: Value| it == *value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ignored_and_unknown_fields_are_named_with_their_values() {
+        let of = |json: Value| warning(File::Prompts, "x.json", &json);
+        assert_eq!(of(json!({"prompts": {}, "__version__": {"a": 1}, "similarity_fn_name": "cosine"})), None);
+        assert_eq!(of(json!({"new_field": null, "another": false, "third": [], "fourth": ""})), None);
+        let dot = of(json!({"similarity_fn_name": "dot"}));
+        assert_eq!(dot.as_deref(), Some("x.json: `similarity_fn_name`: \"dot\" is ignored"));
+        let both = of(json!({"new_field": 3, "similarity_fn_name": "dot"})).unwrap();
+        assert!(
+            both.contains("`new_field`: 3") && both.contains("`similarity_fn_name`") && both.ends_with("are ignored")
+        );
+        let many: serde_json::Map<String, Value> = (0..20).map(|i| (format!("field{i:02}"), json!(1))).collect();
+        let many = of(Value::Object(many)).unwrap();
+        assert!(many.contains("`field07`: 1, 12 more are ignored") && !many.contains("field08"), "{many}");
+        let long = of(json!({"x\n".repeat(1000): "y".repeat(5000)})).unwrap();
+        assert!(long.len() < 1000 && !long.contains('\n'), "{long}");
+    }
+}
