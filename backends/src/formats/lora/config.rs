@@ -92,6 +92,14 @@ impl LoraConfig {
         })
     }
 
+    /// Number of regular expressions that a module is compared with.
+    pub(super) fn expressions(&self) -> usize {
+        let Targets { modules, excluded, saved, layers } = &self.targets;
+        let patterns = self.ranks.iter().map(|(it, _)| it).chain(self.alphas.iter().map(|(it, _)| it));
+        let patterns = patterns.chain(modules).chain(excluded).chain(saved);
+        patterns.chain(layers.iter().flat_map(|layers| &layers.patterns)).filter(|it| it.is_regex()).count()
+    }
+
     /// Rank and scale of a module, by its names with and without the class's prefix.
     ///
     /// # Errors

@@ -11,6 +11,9 @@ use prefold_kernels::Element;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
+/// Maximum modules, far above any model, and matches of regular expressions with them.
+const MAX_MODULES: usize = 1 << 16;
+const MAX_MATCHES: usize = 1 << 18;
 /// Maximum names in a message.
 const MAX_NAMED: usize = 4;
 
@@ -84,6 +87,12 @@ impl AdaptedFiles {
                     modules.entry(inner.clone()).or_insert_with(new).set(role, name);
                 }
             }
+        }
+        let matches = modules.len().saturating_mul(config.expressions());
+        if modules.len() > MAX_MODULES || matches > MAX_MATCHES {
+            let limits = format!("{MAX_MODULES} modules and {MAX_MATCHES} matches of regular expressions");
+            let what = format!("has {} modules and {matches} such matches, the limit is {limits}", modules.len());
+            return Err(LoadError::invalid(files.adapter.description(), what));
         }
         let (mut used, mut unused) = (HashMap::new(), Vec::new());
         for (inner, mut module) in modules {

@@ -17,6 +17,8 @@ pub(super) enum Pattern {
     All,
     /// A name, or its end after a dot.
     Ends(Vec<String>),
+    /// The same without other special characters than dots, each of which stands for any character.
+    End(String),
     Regex(Box<Regex>),
 }
 
@@ -34,6 +36,10 @@ impl Pattern {
     /// # Errors
     /// As for [`whole`](Self::whole).
     pub(super) fn suffix(fields: &Fields<'_>, field: &str, expression: &str) -> Result<Self, LoadError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+        if expression.len() <= MAX_PATTERN && expression.chars().all(is_plain) {
+            return Ok(Self::End(expression.to_owned()));
+        }
         Self::new(fields, field, expression, &format!(r"\A(?:.*\.)?(?:{expression})\z"))
     }
 
@@ -66,6 +72,11 @@ impl Pattern {
         regex.map(|regex| Self::Regex(Box::new(regex)))
     }
 
+    /// `true` for an expression, which takes more time than other patterns.
+    pub(super) fn is_regex(&self) -> bool {
+        matches!(self, Self::Regex(_))
+    }
+
     /// `true` if the pattern matches a name.
     ///
     /// # Errors
@@ -74,6 +85,7 @@ impl Pattern {
         match self {
             Self::All => Ok(true),
             Self::Ends(ends) => Ok(ends.iter().any(|end| ends_with(name, end))),
+            Self::End(end) => Ok(ends_like(name.as_bytes(), end.as_bytes())),
             Self::Regex(regex) => regex.is_match(name).map_err(|error| too_slow(regex, &error)),
         }
     }
@@ -93,6 +105,13 @@ fn too_slow(regex: &Regex, error: &fancy_regex::Error) -> LoadError {
 /// `true` if a name is `end`, or ends with it after a dot.
 fn ends_with(name: &str, end: &str) -> bool {
     name.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// `true` if a name is `end`, or ends with it after a dot; a dot in `end` is any character.
+fn ends_like(name: &[u8], end: &[u8]) -> bool {
+    let Some(before) = name.len().checked_sub(end.len()) else { return false };
+    let is_like = name[before..].iter().zip(end).all(|(byte, wanted)| *wanted == b'.' || byte == wanted);
+    is_like && (before == 0 || name[before - 1] == b'.')
 }
 
 /// Layers that an adapter changes.

@@ -52,3 +52,16 @@ fn expressions_have_limits() {
     let refused = slow.targets.contain(&["ab".repeat(2000).as_str()]).unwrap_err().to_string();
     assert!(refused.contains("cannot be matched"), "{refused}");
 }
+
+#[test]
+fn plain_patterns_are_no_expressions() {
+    let count = |config: Value| LoraConfig::read(config.to_string().as_bytes()).unwrap().expressions();
+    let many: serde_json::Map<String, Value> = (0..2000).map(|i| (format!("layers.{i}.q_proj"), json!(2))).collect();
+    assert_eq!(count(json!({"target_modules": ["q_proj"], "rank_pattern": many})), 0);
+    assert_eq!(count(json!({"target_modules": ".*q", "alpha_pattern": {"^x": 1}, "modules_to_save": ["a"]})), 3);
+    let config = json!({"target_modules": [], "rank_pattern": {"self_attn.q_proj": 3, "attn.k_proj": 5}});
+    let config = LoraConfig::read(config.to_string().as_bytes()).unwrap();
+    assert_eq!(config.rank_and_scale(&[Q]).unwrap().0, 3);
+    assert_eq!(config.rank_and_scale(&["x.self_attn.k_proj"]).unwrap().0, 8, "an end begins after a dot");
+    assert_eq!(config.rank_and_scale(&["x.attn_k_proj"]).unwrap().0, 5, "a dot is any character");
+}
