@@ -159,3 +159,19 @@ fn debertas_class_has_settings_of_its_own() {
     assert_eq!(split("red"), plain("red"));
     assert_ne!(split("a,b"), plain("a,b"));
 }
+
+#[test]
+fn the_flags_of_special_tokens_are_those_of_the_class() {
+    let strips = |model: &str, special: &'static str| {
+        let change = |dir: &Path| {
+            edit(&dir.join("tokenizer_config.json"), |config| {
+                let tokens = config["added_tokens_decoder"].as_object_mut().unwrap();
+                tokens.values_mut().for_each(|token| token["lstrip"] = json!(true));
+            });
+        };
+        let (tokenizer, _) = with(model, json!({}), change);
+        tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == special).unwrap().lstrip
+    };
+    assert!(strips("bert-mean-tiny", "[MASK]") && strips("roberta-tiny", "<mask>"));
+    assert!(!strips("qwen3-tiny", "<|endoftext|>"), "Qwen2's class adds plain tokens");
+}

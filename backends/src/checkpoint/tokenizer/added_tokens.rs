@@ -9,7 +9,7 @@ use crate::source::ModelFiles;
 use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS};
 use prefold_core::{TokenizerSums, check_added_tokens};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use tokenizers::tokenizer::AddedVocabulary;
 use tokenizers::{AddedToken, Model, Tokenizer};
 
@@ -45,27 +45,20 @@ pub(super) fn apply(
     let listed = listed(&config)?;
     // A class that builds the tokenizer takes the tokens of tokenizer.json only if there is no list.
     let rebuilds = class != Class::Generic && listed.is_some();
-    let mut tokens: Vec<AddedToken> = match &listed {
-        Some(listed) => listed.values().cloned().collect(),
-        None => legacy(files, &own)?,
-    };
     let map = if listed.is_none() { files.json(SPECIAL_TOKENS)? } else { None };
     let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
-    let kept = own.values().filter(|_| !rebuilds);
-    let known: Vec<&str> = kept.map(|token| token.content.as_str()).collect();
-    let named = named(&config, map.as_ref(), class)?;
-    for token in tokens.iter_mut().filter(|token| named.iter().any(|it| it.content == token.content)) {
-        token.special = true;
-    }
-    for token in named.into_iter().chain(further(&config, map.as_ref())?) {
-        if !known.contains(&token.content.as_str()) && !tokens.iter().any(|it| it.content == token.content) {
-            tokens.push(token);
-        }
-    }
-    let is_same = |token: &AddedToken| own.values().any(|it| it == token);
-    let is_listed = |token: &AddedToken| tokens.iter().any(|it| it.content == token.content);
-    let is_complete = !rebuilds || own.values().all(is_listed);
-    if is_complete && tokens.iter().all(is_same) {
+    let (named, further) = (named(&config, map.as_ref(), class)?, further(&config, map.as_ref())?);
+    let mut tokens: Vec<AddedToken> = match listed {
+        Some(listed) => listed.into_values().collect(),
+        None => legacy(files, &own)?,
+    };
+    mark_special(&mut tokens, &named, &further, class);
+    let mut known: HashSet<String> = tokens.iter().map(|token| token.content.clone()).collect();
+    let is_complete = !rebuilds || own.values().all(|token| known.contains(&token.content));
+    known.extend(own.values().filter(|_| !rebuilds).map(|token| token.content.clone()));
+    tokens.extend(named.into_iter().chain(further).filter(|token| known.insert(token.content.clone())));
+    let own: HashMap<&str, &AddedToken> = own.values().map(|token| (token.content.as_str(), token)).collect();
+    if is_complete && tokens.iter().all(|token| own.get(token.content.as_str()) == Some(&token)) {
         return Ok(None);
     }
     if rebuilds {
@@ -76,6 +69,19 @@ pub(super) fn apply(
         .map_err(|problem| LoadError::invalid(CONFIG, format!("`{DECODER}` {problem}")))?;
     tokenizer.add_tokens(tokens).map_err(tokenizer_json::invalid)?;
     Ok(warning(&unusable))
+}
+
+/// Makes named tokens special. Qwen2's class adds all special tokens once more, as plain ones.
+fn mark_special(tokens: &mut [AddedToken], named: &[AddedToken], further: &[AddedToken], class: Class) {
+    let contents = |list: &[AddedToken]| -> HashSet<String> { list.iter().map(|it| it.content.clone()).collect() };
+    let (named, further) = (contents(named), contents(further));
+    for token in tokens {
+        let is_named = named.contains(&token.content);
+        token.special |= is_named;
+        if class == Class::Qwen2 && (is_named || further.contains(&token.content)) {
+            *token = AddedToken::from(token.content.as_str(), true);
+        }
+    }
 }
 
 /// The tokens of `added_tokens_decoder` by id; `None` if there is no list.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::support::limits;
+use std::slice::from_ref;
 
 #[test]
 fn the_tokens_of_a_prompt_that_is_not_pooled_are_counted() {
@@ -32,9 +33,9 @@ fn the_tokens_of_a_prompt_that_is_not_pooled_are_counted() {
     let options = resolve(Some("the red cat "), true, None);
     let pooled = |inputs: &[Input], wanted| options.pooled(wanted, inputs.iter(), "inputs").map(Outputs::skipped);
     let (text, list) = (Input::Text("a".to_owned()), Input::Ids(vec![1]));
-    assert_eq!(pooled(&[text.clone()], Outputs::EMBEDDING).unwrap(), options.skipped);
-    assert_eq!(pooled(&[text.clone()], Outputs::TOKENS).unwrap(), 0);
-    assert_eq!(pooled(&[list.clone()], Outputs::EMBEDDING).unwrap(), 0, "ids have no prompt");
+    assert_eq!(pooled(from_ref(&text), Outputs::EMBEDDING).unwrap(), options.skipped);
+    assert_eq!(pooled(from_ref(&text), Outputs::TOKENS).unwrap(), 0);
+    assert_eq!(pooled(from_ref(&list), Outputs::EMBEDDING).unwrap(), 0, "ids have no prompt");
     assert!(pooled(&[text, list], Outputs::EMBEDDING).is_err());
 }
 
