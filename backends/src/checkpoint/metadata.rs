@@ -106,6 +106,16 @@ impl Metadata {
     pub(crate) fn cross_encoder_prompts(&self) -> Prompts {
         if self.is_cross_encoder { self.prompts.clone() } else { Prompts::default() }
     }
+
+    /// A warning about a default prompt that is not a cross-encoder's, for models that take pairs.
+    pub(crate) fn ignored_prompt(&self) -> Option<String> {
+        let prompt = self.prompts.default.as_ref().filter(|prompt| !self.is_cross_encoder && !prompt.is_empty());
+        prompt.map(|_| {
+            "config_sentence_transformers.json: the default prompt is ignored: its `model_type` is not CrossEncoder, which alone puts a \
+             prompt before pairs"
+                .to_owned()
+        })
+    }
 }
 
 /// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.

@@ -42,7 +42,8 @@ impl Evidence<'_> {
         let prompts = self.prompts(self.metadata.cross_encoder_prompts())?;
         let (classify, warning) = read(self.files, self.metadata, prompts)?;
         let num_labels = classify.labels.len();
-        let warnings: Vec<_> = warning.into_iter().chain(repeated(&classify.labels)).collect();
+        let warnings = warning.into_iter().chain(repeated(&classify.labels)).chain(self.metadata.ignored_prompt());
+        let warnings: Vec<String> = warnings.collect();
         let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
         capabilities.warnings.extend(warnings);
         Ok((capabilities, HeadSource::Classifier { num_labels }))

@@ -34,7 +34,7 @@ impl Evidence<'_> {
             recipe.template.default_instruction = Some(instruction);
         }
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
+        capabilities.warnings.extend(warning.into_iter().chain(self.metadata.ignored_prompt()));
         Ok((capabilities, HeadSource::TokenRows(tokens)))
     }
 

@@ -24,8 +24,11 @@ fn a_classifier_has_the_prompts_of_a_cross_encoder_and_of_no_other_class() {
     assert_eq!((without_default.by_name.len(), without_default.default), (1, None));
     // As in sentence-transformers, which reads the prompts only with the class that saved them.
     for settings in [saved_by("SentenceTransformer"), json!({"prompts": {"web": "x"}, "default_prompt_name": "web"})] {
-        assert!(prompts(settings).by_name.is_empty());
+        assert!(prompts(settings.clone()).by_name.is_empty());
+        let warnings = capabilities("bert-reranker-tiny", &settings).warnings;
+        assert!(warnings[0].contains("the default prompt is ignored"), "{warnings:?}");
     }
+    assert!(capabilities("bert-reranker-tiny", &saved_by("CrossEncoder")).warnings.is_empty());
 }
 
 #[test]

@@ -28,20 +28,19 @@ pub(crate) fn read(
     (config, json): (&TransformerConfig, Option<&Value>),
     sums: &mut TokenizerSums,
 ) -> Result<(Tokenizer, Option<String>), LoadError> {
-    if let Some(mut tokenizer) = tokenizer_json::read(files, sums)? {
-        let warning = match json {
-            Some(json) => apply_config(&mut tokenizer, files, (json, config.vocab_size), sums)?,
-            None => None,
-        };
-        return Ok((tokenizer, warning));
-    }
-    match gguf {
-        Some(gguf) => Ok((gguf::tokenizer::tokenizer(gguf, sums)?, None)),
-        None => match vocab_txt::read(files, &config.model_type, sums)? {
-            Some(tokenizer) => Ok((tokenizer, None)),
-            None => Err(files.missing(tokenizer_json::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
+    let mut tokenizer = match (tokenizer_json::read(files, sums)?, gguf) {
+        (Some(tokenizer), _) => tokenizer,
+        (None, Some(gguf)) => return Ok((gguf::tokenizer::tokenizer(gguf, sums)?, None)),
+        (None, None) => match vocab_txt::read(files, &config.model_type, sums)? {
+            Some(tokenizer) => tokenizer,
+            None => return Err(files.missing(tokenizer_json::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
         },
-    }
+    };
+    let warning = match json {
+        Some(json) => apply_config(&mut tokenizer, files, (json, config.vocab_size), sums)?,
+        None => None,
+    };
+    Ok((tokenizer, warning))
 }
 
 /// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`.
