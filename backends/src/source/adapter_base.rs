@@ -50,7 +50,11 @@ impl Base {
             return Err(fields.problem(BASE, &format!("names the adapter's base: {problem}")));
         };
         let base = HubModel { id: name.clone(), revision: fields.optional("revision")?, ..hub.clone() };
-        let folder = hub::download(&base, None, files)?;
+        let of_base = |error| LoadError::SubModel {
+            sub_model: "the folder has only a LoRA adapter, whose base is needed".to_owned(),
+            source: Box::new(error),
+        };
+        let folder = hub::download(&base, None, files).map_err(of_base)?;
         Ok(Some(Self { name, folder }))
     }
 }
