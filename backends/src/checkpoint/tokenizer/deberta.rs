@@ -5,20 +5,15 @@ use crate::error::LoadError;
 use crate::json::Fields;
 use prefold_core::TokenizerSums;
 use tokenizers::normalizers::Sequence as Normalizers;
-use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::punctuation::Punctuation;
 use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
+use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
-/// Applies `do_lower_case` and `split_by_punct`, both false by default, and `add_prefix_space`, true by default. Only Unigram models have the
-/// class.
+/// Applies `do_lower_case` and `split_by_punct`, both false by default.
 ///
 /// # Errors
 /// A field is malformed, or the added tokens exceed a limit.
 pub(super) fn apply(tokenizer: &mut Tokenizer, config: &Fields<'_>, sums: &mut TokenizerSums) -> Result<(), LoadError> {
-    if !matches!(tokenizer.get_model(), ModelWrapper::Unigram(_)) {
-        return Ok(());
-    }
     let steps: Vec<NormalizerWrapper> = match tokenizer.get_normalizer() {
         Some(NormalizerWrapper::Sequence(steps)) => steps.as_ref().to_vec(),
         Some(step) => vec![step.clone()],
@@ -33,9 +28,22 @@ pub(super) fn apply(tokenizer: &mut Tokenizer, config: &Fields<'_>, sums: &mut T
         }
         _ => {}
     }
-    let splits = config.or("split_by_punct", false)?.then(|| Punctuation::default().into());
-    let scheme = if config.or("add_prefix_space", true)? { PrependScheme::Always } else { PrependScheme::First };
-    let words: PreTokenizerWrapper = Metaspace::new('\u{2581}', scheme, true).into();
-    tokenizer.with_pre_tokenizer(Some(Sequence::new(splits.into_iter().chain([words]).collect())));
+    let splits = |step: &PreTokenizerWrapper| matches!(step, PreTokenizerWrapper::Punctuation(_));
+    let steps: Vec<PreTokenizerWrapper> = match tokenizer.get_pre_tokenizer() {
+        Some(PreTokenizerWrapper::Sequence(steps)) => steps.as_ref().to_vec(),
+        Some(step) => vec![step.clone()],
+        None => vec![],
+    };
+    match (config.or("split_by_punct", false)?, steps.iter().any(splits)) {
+        (true, false) => {
+            let steps = [vec![Punctuation::default().into()], steps].concat();
+            tokenizer.with_pre_tokenizer(Some(Sequence::new(steps)));
+        }
+        (false, true) => {
+            let kept = steps.into_iter().filter(|step| !splits(step)).collect();
+            tokenizer.with_pre_tokenizer(Some(Sequence::new(kept)));
+        }
+        _ => {}
+    }
     Ok(())
 }

@@ -21,13 +21,13 @@ pub(super) fn apply(tokenizer: &mut Tokenizer, config: &Fields<'_>, class: Class
     let (adds, with, without) = match class {
         Class::Roberta | Class::Qwen2 => (named.unwrap_or(false), PrependScheme::Always, PrependScheme::Never),
         Class::XlmRoberta | Class::Camembert => (named.unwrap_or(true), PrependScheme::Always, PrependScheme::Never),
+        Class::DebertaV2 => (named.unwrap_or(true), PrependScheme::Always, PrependScheme::First),
         Class::Llama => match named {
             None => return Ok(()),
             Some(adds) if config.or("legacy", false)? => (adds, PrependScheme::Always, PrependScheme::Never),
             Some(adds) => (adds, PrependScheme::First, PrependScheme::Never),
         },
-        // DeBERTa's class sets it with its other steps.
-        Class::Bert | Class::Mpnet | Class::DebertaV2 | Class::Gemma | Class::Generic => return Ok(()),
+        Class::Bert | Class::Mpnet | Class::Gemma | Class::Generic => return Ok(()),
     };
     let scheme = if adds { with } else { without };
     let Some(mut steps) = tokenizer.get_pre_tokenizer().cloned() else {
