@@ -58,6 +58,19 @@ impl HugePages {
         unsafe { std::slice::from_raw_parts(self.start.at(0), self.words) }
     }
 
+    /// The bytes of the words.
+    pub(crate) fn bytes(&self) -> &[i8] {
+        let words = self.words();
+        // SAFETY: the words have no padding, and any bits are a byte.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [i8] {
+        let words = self.words_mut();
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+    }
+
     pub(crate) fn words_mut(&mut self) -> &mut [u32] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.start.at(0), self.words) }
