@@ -83,7 +83,7 @@ impl GgufFile {
     /// # Errors
     /// There is no such matrix.
     pub(super) fn rows(&self, name: &str) -> Result<usize, LoadError> {
-        match self.tensor(name).map(|info| info.shape.dims()) {
+        match self.tensor(name).map(|info| info.shape.as_slice()) {
             Some(&[rows, _]) => Ok(rows),
             Some([_]) => Ok(1),
             Some(dims) => {

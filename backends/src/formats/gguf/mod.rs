@@ -4,6 +4,7 @@ mod blocks;
 mod byte_level;
 mod classifier;
 mod config;
+mod dequantize;
 mod file;
 mod header;
 mod names;

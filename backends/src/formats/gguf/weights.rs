@@ -1,6 +1,5 @@
 //! Tensors of a GGUF file under Hugging Face's names.
 
-use super::blocks::dtype_name;
 use super::file::{CLASS_ROWS, GgufFile};
 use super::names::Naming;
 use crate::config::TransformerConfig;
@@ -38,7 +37,7 @@ impl GgufWeights {
     /// As [`Weights::class_rows`](crate::formats::Weights::class_rows).
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         let Some(info) = self.file.tensor(CLASS_ROWS) else { return Ok(None) };
-        let rows = info.shape.dims().first().copied().unwrap_or(0);
+        let rows = info.shape.first().copied().unwrap_or(0);
         let values = self.file.read(CLASS_ROWS, CLASS_ROWS, &[rows, width])?;
         let labels: Vec<String> = self.file.class_labels()?.into_iter().map(str::to_owned).collect();
         if !labels.is_empty() && labels.len() != rows {
@@ -55,14 +54,14 @@ impl GgufWeights {
 
     /// Number of values in all tensors.
     pub(crate) fn parameters(&self) -> u64 {
-        let count = |name: &str| self.file.tensor(name).map_or(0, |info| info.shape.elem_count() as u64);
+        let count = |name: &str| self.file.tensor(name).map_or(0, |info| info.shape.iter().product::<usize>() as u64);
         self.file.tensor_names().map(count).sum()
     }
 
     /// Type of a tensor, after the word `gguf`.
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         let info = self.naming.gguf_name(name).and_then(|name| self.file.tensor(&name));
-        info.and_then(|info| dtype_name(info.ggml_dtype)).unwrap_or("unknown")
+        info.map_or("unknown", |info| info.kind.name)
     }
 
     /// As [`Weights::check`](crate::formats::Weights::check).
