@@ -18,7 +18,7 @@ impl Evidence<'_> {
     /// # Errors
     /// The files are malformed or name no pooling, or the options do not fit them.
     pub(super) fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let given = self.options.pooling.or(self.metadata.gguf_pooling);
+        let given = self.options.pooling.or(self.metadata.gguf.pooling);
         let mut warning = None;
         let mut list = match ModuleList::read(self.files) {
             // --pooling replaces the pooler.
@@ -65,8 +65,16 @@ impl Evidence<'_> {
             normalizes: list.normalizes(0),
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
+        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling)));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
+    }
+
+    /// Warnings about a GGUF file's pooling, unless the options replace it, and about its end token.
+    fn gguf_doubts(&self, pooling: &[Pooling]) -> impl Iterator<Item = String> {
+        let gguf = &self.metadata.gguf;
+        let of_pooling = gguf.doubtful_pooling.clone().filter(|_| self.options.pooling.is_none());
+        let of_end = gguf.doubtful_end.clone().filter(|_| pooling == [Pooling::LastToken]);
+        of_pooling.into_iter().chain(of_end)
     }
 
     /// The given pooling, otherwise the one of the modules, of `config.json` or of the pooler.

@@ -118,7 +118,7 @@ impl Evidence<'_> {
             return None;
         }
         let modules = ModuleList::read(self.files).unwrap_or_default();
-        if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
+        if self.metadata.gguf.pooling.is_some() || modules.pooling.is_some() {
             let problem = "--task rerank applies Qwen3-Reranker's prompt to an embedding model, which may not have been trained \
                            with it; without --task, rerank requests get the cosine of query and document";
             return Some(problem.to_owned());

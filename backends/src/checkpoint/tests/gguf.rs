@@ -160,7 +160,7 @@ pub(super) fn llama() -> Gguf {
     gguf
 }
 
-fn qwen3() -> Gguf {
+pub(super) fn qwen3() -> Gguf {
     let mut gguf = Gguf::from_fixture("qwen3-tiny", "qwen2");
     gguf.set("tokenizer.ggml.add_eos_token", Value::Bool(true));
     gguf.set("qwen3.pooling_type", Value::U32(3));

@@ -189,13 +189,13 @@ fn add_tensors(gguf: &mut Gguf, name: &str, first_position: usize) {
     }
 }
 
-fn loaded(path: &Path) -> LoadedModel {
+pub(super) fn loaded(path: &Path) -> LoadedModel {
     let source = ModelSource::Path(path.to_owned());
     load(&LoadOptions { device: Some(DeviceChoice::Cpu), ..options(source) }).unwrap()
 }
 
 /// Answers to all texts, and to all as the second text of a pair.
-fn answers(model: &mut LoadedModel) -> Vec<Output> {
+pub(super) fn answers(model: &mut LoadedModel) -> Vec<Output> {
     let mut ragged = RaggedBatch::default();
     let info = model.backend.info().clone();
     let mut push = |encoding: tokenizers::Encoding| {

@@ -6,6 +6,7 @@ mod bert_normalizer;
 mod configs;
 mod damage;
 mod gguf;
+mod gguf_doubts;
 mod gguf_encoders;
 mod gguf_headers;
 mod gguf_rerankers;

@@ -1,7 +1,8 @@
 //! Byte-level BPE in a GGUF file's metadata.
 
+use super::end_token::end_token;
 use super::file::GgufFile;
-use super::tokens::{BESIDE, Token, added_tokens, failed, strings, token_at, tokens, vocab};
+use super::tokens::{BESIDE, Token, added_tokens, failed, first_token, strings, tokens, vocab};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
@@ -83,8 +84,8 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     tokenizer.with_decoder(Some(ByteLevel::default()));
     add_tokens(&mut tokenizer, added_tokens(file, &tokens)?, sums).map_err(failed)?;
     let template = Template {
-        bos: ends_with(file, &tokens, "bos", pre.adds_bos)?,
-        eos: ends_with(file, &tokens, "eos", pre.adds_eos)?,
+        bos: first_token(file, &tokens, pre.adds_bos)?,
+        eos: end_token(file, pre.adds_eos)?,
         second: pre.second,
     };
     set_template(&mut tokenizer, &template).map_err(failed)?;
@@ -130,18 +131,4 @@ fn bpe(file: &GgufFile, tokens: &[Token<'_>], ignore_merges: bool) -> Result<BPE
     let builder =
         BPE::builder().vocab_and_merges(vocab, merges.collect::<Result<_, _>>()?).ignore_merges(ignore_merges);
     builder.build().map_err(|error| LoadError::invalid(file.name(), format!("tokenizer: {error}")))
-}
-
-/// The token before (`bos`) or after (`eos`) every text, if any.
-fn ends_with(
-    file: &GgufFile,
-    tokens: &[Token<'_>],
-    which: &str,
-    default: bool,
-) -> Result<Option<(String, u32)>, LoadError> {
-    if !file.bool(&format!("tokenizer.ggml.add_{which}_token"))?.unwrap_or(default) {
-        return Ok(None);
-    }
-    let key = format!("tokenizer.ggml.{which}_token_id");
-    token_at(file, tokens, &key)?.map(Some).ok_or_else(|| file.lacks(&key))
 }

@@ -22,7 +22,7 @@ impl GgufFile {
     ///
     /// # Errors
     /// The type of pooling is unknown.
-    pub(crate) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
+    pub(super) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
         let key = format!("{}.pooling_type", self.architecture()?);
         let number = match self.usize(&key)? {
             // 0 is none.
@@ -37,9 +37,20 @@ impl GgufFile {
     ///
     /// # Errors
     /// The type of pooling is not a number.
-    pub(crate) fn ranks(&self) -> Result<bool, LoadError> {
+    pub(super) fn ranks(&self) -> Result<bool, LoadError> {
         let key = format!("{}.pooling_type", self.architecture()?);
         Ok(self.usize(&key)? == Some(RANK))
+    }
+
+    /// The mask: the family's, unless the file says that the model was trained without it.
+    ///
+    /// # Errors
+    /// The field is of another type, or the architecture is not supported.
+    pub(super) fn mask(&self) -> Result<MaskConfig, LoadError> {
+        match self.bool(&format!("{}.attention.causal", self.architecture()?))? {
+            Some(false) => Ok(MaskConfig::Full),
+            _ => Ok(self.family()?.mask),
+        }
     }
 
     /// The family of the model.

@@ -5,6 +5,8 @@ mod byte_level;
 mod classifier;
 mod config;
 mod dequantize;
+mod end_token;
+mod facts;
 mod file;
 mod header;
 mod names;
@@ -15,5 +17,6 @@ mod unigram;
 mod weights;
 mod wordpiece;
 
+pub(crate) use facts::GgufFacts;
 pub(crate) use file::{CLASS_ROWS, GgufFile, has_gguf_extension};
 pub(crate) use weights::{ClassRows, GgufWeights};

@@ -7,7 +7,7 @@ use prefold_core::check_pieces;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::Vocab;
 
-const TOKENS: &str = "tokenizer.ggml.tokens";
+pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
 const TOKEN_TYPES: &str = "tokenizer.ggml.token_type";
 
 /// Advice if the file's tokenizer is not supported.
@@ -105,6 +105,27 @@ pub(super) fn token_at(file: &GgufFile, tokens: &[Token<'_>], key: &str) -> Resu
         (Some(token), Ok(id)) => Ok(Some((token.text.to_owned(), id))),
         _ => Err(file.wrong(key, &format!("below the number of tokens ({}), it is {id}", tokens.len()))),
     }
+}
+
+/// The token before every text, if any; `default` says whether tokenizers of this kind add one.
+///
+/// # Errors
+/// Its metadata are malformed, or there is no such token.
+pub(super) fn first_token(
+    file: &GgufFile,
+    tokens: &[Token<'_>],
+    default: bool,
+) -> Result<Option<(String, u32)>, LoadError> {
+    const ID: &str = "tokenizer.ggml.bos_token_id";
+    if !file.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default) {
+        return Ok(None);
+    }
+    for key in [ID, "tokenizer.ggml.cls_token_id"] {
+        if let Some(token) = token_at(file, tokens, key)? {
+            return Ok(Some(token));
+        }
+    }
+    Err(file.lacks(ID))
 }
 
 /// The strings of a list.
