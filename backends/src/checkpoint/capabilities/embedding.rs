@@ -49,6 +49,12 @@ impl Evidence<'_> {
         if list.pooler {
             modules.push(self.pooler()?);
         }
+        let in_file = if list.dense.is_empty() { &*self.metadata.gguf.dense } else { &[] };
+        for (name, out_features) in in_file {
+            let module = self.dense_in_gguf(name, [*out_features, dim])?;
+            dim = module.out_features;
+            modules.push(module);
+        }
         for folder in &list.dense {
             let module = self.dense(folder, dim)?;
             dim = module.out_features;
@@ -65,16 +71,17 @@ impl Evidence<'_> {
             normalizes: list.normalizes(0),
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling)));
+        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling, &list)));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
     /// Warnings about a GGUF file's pooling, unless the options replace it, and about its end token.
-    fn gguf_doubts(&self, pooling: &[Pooling]) -> impl Iterator<Item = String> {
+    fn gguf_doubts(&self, pooling: &[Pooling], list: &ModuleList) -> impl Iterator<Item = String> {
         let gguf = &self.metadata.gguf;
+        let lost = gguf.lost.clone().filter(|_| list.dense.is_empty());
         let of_pooling = gguf.doubtful_pooling.clone().filter(|_| self.options.pooling.is_none());
         let of_end = gguf.doubtful_end.clone().filter(|_| pooling == [Pooling::LastToken]);
-        of_pooling.into_iter().chain(of_end)
+        lost.into_iter().chain(of_pooling).chain(of_end)
     }
 
     /// The given pooling, otherwise the one of the modules, of `config.json` or of the pooler.
@@ -131,6 +138,20 @@ impl Evidence<'_> {
         };
         let (weight, bias) = (read("weight", &[width, width])?, Some(read("bias", &[width])?));
         Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation: HeadActivation::Tanh })
+    }
+
+    /// A dense module of a GGUF file; without weights where they are not needed.
+    ///
+    /// # Errors
+    /// The tensor has another width.
+    fn dense_in_gguf(&self, name: &str, [out_features, in_features]: [usize; 2]) -> Result<DenseModule, LoadError> {
+        let (name, shape) = (format!("{name}.weight"), [out_features, in_features]);
+        let weight = match self.weights {
+            Some(weights) if self.purpose == Purpose::Run => weights.read(&name, &shape)?,
+            Some(weights) => weights.check(&name, &shape).map(|()| vec![])?,
+            None => vec![],
+        };
+        Ok(DenseModule { in_features, out_features, weight, bias: None, activation: HeadActivation::Identity })
     }
 
     /// A dense module with an input of `in_features` values; without weights in a summary, or if they are not on disk.

@@ -20,6 +20,7 @@ impl Evidence<'_> {
         self.prompts(Prompts::default())?;
         self.check_language_model()?;
         let mut recipe = self.recipe()?;
+        let other_prompt = self.other_prompt(&recipe);
         let texts = recipe.negative.into_iter().chain([recipe.positive]);
         let (mut tokens, mut warning) = (Vec::new(), None);
         // A check of configuration alone has no tokens to look up.
@@ -31,8 +32,21 @@ impl Evidence<'_> {
             recipe.template.default_instruction = Some(instruction.clone());
         }
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
+        capabilities.warnings.extend(warning.into_iter().chain(other_prompt));
         Ok((capabilities, HeadSource::TokenRows(tokens)))
+    }
+
+    /// A warning if a GGUF file has another prompt than the built-in recipe in use.
+    fn other_prompt(&self, recipe: &RerankRecipe) -> Option<String> {
+        let prompt = self.metadata.gguf.rerank_prompt.as_ref().filter(|_| self.options.rerank_recipe.is_none())?;
+        let template = &recipe.template;
+        let text = [template.before.concat(), template.document.clone(), template.after.concat()].concat();
+        let instruction = template.default_instruction.as_deref().unwrap_or_default();
+        (text.replace("{instruction}", instruction) != *prompt).then(|| {
+            "`tokenizer.chat_template.rerank` is not the prompt in use, that of Qwen3-Reranker; give --rerank-recipe with the \
+             file's prompt"
+                .to_owned()
+        })
     }
 
     /// Checks that the model can answer a prompt.

@@ -28,7 +28,7 @@ pub(super) fn quantized(values: &[f32], shape: &[usize], dtype: GgmlDType) -> QT
 }
 
 /// Rows of each head from halves to neighbours, as the converter's `permute` does.
-fn neighbours_from_halves(values: &[f32], head_dim: usize, row_len: usize) -> Vec<f32> {
+pub(super) fn neighbours_from_halves(values: &[f32], head_dim: usize, row_len: usize) -> Vec<f32> {
     let rows: Vec<&[f32]> = values.chunks(row_len).collect();
     let heads = rows.chunks(head_dim);
     heads.flat_map(|head| (0..head_dim).flat_map(|i| head[(i % 2) * head_dim / 2 + i / 2].to_vec())).collect()
@@ -241,12 +241,13 @@ fn every_block_type_is_read_as_the_library_reads_it() {
 fn what_is_not_supported_is_refused_by_name() {
     let string = |text: &str| Value::String(text.to_owned());
     let sets: Vec<(&str, Value, &[&str])> = vec![
-        ("general.architecture", string("gemma3"), &["gemma3", "qwen3, qwen2, llama"]),
+        ("general.architecture", string("gemma3"), &["gemma3", "qwen2, qwen3"]),
+        ("general.type", string("adapter"), &["general.type", "the file of a model"]),
         ("llama.rope.scaling.type", string("yarn"), &["llama.rope.scaling.type", "yarn"]),
         ("llama.rope.scaling.type", string("linear"), &["llama.rope.scaling.factor", "missing"]),
         ("llama.rope.dimension_count", Value::U32(8), &["rope.dimension_count", "8 of 16"]),
         ("llama.attention.sliding_window", Value::U32(128), &["sliding_window", "128"]),
-        ("llama.attention.causal", Value::Bool(false), &["attention.causal"]),
+        ("llama.attention.scale", Value::F32(0.5), &["attention.scale", "0.5"]),
         ("llama.attention.value_length", Value::U32(8), &["value_length"]),
         ("llama.expert_count", Value::U32(8), &["expert_count"]),
         ("split.count", Value::U16(3), &["3 files"]),
@@ -257,7 +258,7 @@ fn what_is_not_supported_is_refused_by_name() {
         ("general.alignment", Value::U32(0), &["general.alignment", "power of two", "it is 0"]),
         ("general.alignment", Value::U64(32), &["general.alignment", "32 bits"]),
         ("llama.context_length", Value::U32(u32::MAX), &["max_position_embeddings"]),
-        ("tokenizer.ggml.model", string("llama"), &["SentencePiece", "put it into the same folder"]),
+        ("tokenizer.ggml.model", string("llama"), &["tokenizer.ggml.scores", "missing"]),
         ("tokenizer.ggml.pre", string("tekken"), &["tekken", "smollm, qwen2"]),
         ("tokenizer.ggml.pre", string("default"), &["default", "put it into the same folder"]),
         ("tokenizer.ggml.merges", Value::Array(vec![string("ab")]), &["tokenizer.ggml.merges", "\"ab\""]),

@@ -9,6 +9,7 @@ mod gguf;
 mod gguf_doubts;
 mod gguf_encoders;
 mod gguf_headers;
+mod gguf_newer;
 mod gguf_rerankers;
 mod hub;
 mod hub_faults;

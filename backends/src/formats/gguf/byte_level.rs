@@ -55,7 +55,7 @@ const GPT2: PreTokenizer = PreTokenizer {
     second: SecondText::Own,
 };
 
-const PRE_TOKENIZERS: [PreTokenizer; 5] = [
+const PRE_TOKENIZERS: [PreTokenizer; 6] = [
     PreTokenizer { names: &["smollm"], split: SplitBy::DigitsThenGpt2, ..GPT2 },
     PreTokenizer { names: &["qwen2"], split: SplitBy::Pattern(QWEN2), nfc: true, ..GPT2 },
     PreTokenizer {
@@ -66,6 +66,14 @@ const PRE_TOKENIZERS: [PreTokenizer; 5] = [
         ..GPT2
     },
     GPT2,
+    PreTokenizer {
+        names: &["modern-bert"],
+        nfc: true,
+        adds_bos: true,
+        adds_eos: true,
+        second: SecondText::Joined,
+        ..GPT2
+    },
     PreTokenizer { names: &["roberta-bpe"], adds_bos: true, adds_eos: true, second: SecondText::Separated, ..GPT2 },
 ];
 
@@ -118,7 +126,7 @@ impl SplitBy {
 }
 
 fn bpe(file: &GgufFile, tokens: &[Token<'_>], ignore_merges: bool) -> Result<BPE, LoadError> {
-    let vocab = vocab(file, tokens.iter().map(|token| token.text.to_owned()))?;
+    let vocab = vocab(file, tokens.iter().map(|token| token.text.clone().into_owned()))?;
     let merges = strings(file, MERGES)?;
     check_merges(merges.len())
         .map_err(|problem| LoadError::invalid(file.name(), format!("metadata `{MERGES}` {problem}")))?;

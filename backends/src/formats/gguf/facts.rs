@@ -2,6 +2,7 @@
 
 use super::end_token;
 use super::file::GgufFile;
+use super::names::DENSE;
 use crate::config::MaskConfig;
 use crate::error::LoadError;
 use prefold_core::Pooling;
@@ -15,6 +16,12 @@ pub(crate) struct GgufFacts {
     pub(crate) ranks: bool,
     /// Labels of a classifier.
     pub(crate) labels: Option<Vec<String>>,
+    /// The prompt of a reranker, with `{query}` and `{document}`.
+    pub(crate) rerank_prompt: Option<String>,
+    /// Dense modules: their tensors, without `.weight`, and the width of their outputs.
+    pub(crate) dense: Vec<(&'static str, usize)>,
+    /// A warning about what the converter left out.
+    pub(crate) lost: Option<String>,
     /// A warning about the pooling type.
     pub(crate) doubtful_pooling: Option<String>,
     /// A warning for last-token pooling.
@@ -50,14 +57,32 @@ impl GgufFile {
     /// # Errors
     /// A value is malformed or not supported.
     pub(crate) fn facts(&self, own_tokenizer: bool) -> Result<GgufFacts, LoadError> {
-        let pooling = self.pooling()?;
+        let (pooling, dense) = (self.pooling()?, self.dense()?);
+        let lost = self.family()?.gguf.map_or("", |gguf| gguf.lost);
+        let lost = (!lost.is_empty() && dense.is_empty()).then(|| {
+            let what = self.architecture().unwrap_or_default();
+            format!("`{what}`: llama.cpp's converter leaves out {lost}; vectors are not those of the original files")
+        });
         Ok(GgufFacts {
             pooling,
+            rerank_prompt: self.str("tokenizer.chat_template.rerank")?.map(str::to_owned),
+            dense,
+            lost,
             ranks: self.ranks()?,
             labels: self.classifier_labels()?,
             doubtful_pooling: pooling.map(|pooling| self.doubtful_pooling(pooling)).transpose()?.flatten(),
             doubtful_end: if own_tokenizer { end_token::warning(self)? } else { None },
         })
+    }
+
+    /// The Dense modules in the file.
+    fn dense(&self) -> Result<Vec<(&'static str, usize)>, LoadError> {
+        if !self.family()?.gguf.is_some_and(|gguf| gguf.dense) {
+            return Ok(vec![]);
+        }
+        let weight = |name: &str| format!("{name}.weight");
+        let present = DENSE.into_iter().filter(|name| self.tensor(&weight(name)).is_some());
+        present.map(|name| Ok((name, self.rows(&weight(name))?))).collect()
     }
 
     /// A warning about a pooling that the published models of the name or the architecture do not have.
