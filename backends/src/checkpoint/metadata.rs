@@ -8,10 +8,10 @@ use super::tokenizer::tokenizer_json;
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::config_json;
-use crate::formats::gguf::GgufFile;
+use crate::formats::gguf::{GgufFacts, GgufFile};
 use crate::json::Fields;
 use crate::source::ModelFiles;
-use prefold_core::{Pooling, Prompts, TokenizerSums};
+use prefold_core::{Prompts, TokenizerSums};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -32,12 +32,8 @@ pub(crate) struct Metadata {
     pub(crate) texts: TextSettings,
     /// Tokens of the longest input.
     pub(crate) max_input_length: usize,
-    /// Pooling named by a GGUF file.
-    pub(crate) gguf_pooling: Option<Pooling>,
-    /// The GGUF file declares a reranker.
-    pub(crate) gguf_ranks: bool,
-    /// Labels of a classifier in a GGUF file.
-    pub(crate) gguf_labels: Option<Vec<String>>,
+    /// Statements of a GGUF file.
+    pub(crate) gguf: GgufFacts,
     /// Number of token types; fewer than two if all tokens have the same.
     pub(crate) token_types: usize,
     /// Token excluded from pooling.
@@ -92,9 +88,7 @@ impl Metadata {
             is_cross_encoder: prompts::are_of(files, "CrossEncoder")?,
             texts,
             max_input_length,
-            gguf_pooling: gguf.map(GgufFile::pooling).transpose()?.flatten(),
-            gguf_ranks: gguf.map(GgufFile::ranks).transpose()?.unwrap_or(false),
-            gguf_labels: gguf.map(GgufFile::classifier_labels).transpose()?.flatten(),
+            gguf: gguf.map(|gguf| gguf.facts(!files.exists(tokenizer_json::FILE)?)).transpose()?.unwrap_or_default(),
             token_types,
             unpooled: None,
         })

@@ -13,6 +13,7 @@ use super::tokenizer::tokenizer_json;
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::families::{self, Key, Settings};
+use crate::formats::gguf::GgufFacts;
 use crate::formats::{MappedTable, TensorFormat, Weights};
 use crate::json::Fields;
 use crate::source::ModelFiles;
@@ -130,9 +131,7 @@ impl StaticEmbedding {
             is_cross_encoder: false,
             texts: TextSettings::default(),
             max_input_length: truncation.flatten().map_or(longest, |length| longest.min(length)),
-            gguf_pooling: None,
-            gguf_ranks: false,
-            gguf_labels: None,
+            gguf: GgufFacts::default(),
             token_types: 0,
         })
     }

@@ -6,7 +6,7 @@
 
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
-use crate::quantization::rows::{QuantizedWeights, quantize_weights};
+use crate::quantization::weights::QuantizedWeights;
 use crate::rowwise::activation::GROUP;
 use crate::runtime::huge_pages::HugePages;
 use crate::simd::Format;
@@ -17,6 +17,9 @@ use std::ops::Range;
 
 /// Columns of a panel of packed B: rows of W whose products are computed together. A multiple of NR.
 pub const PANEL: usize = 32;
+
+/// Maximum rows whose quantization error is measured.
+const SAMPLED_ROWS: usize = 64;
 
 /// Maximum row length in int8: longer sums of products could overflow 32 bits.
 const MAX_QUANTIZED: usize = i32::MAX as usize / (255 * 127);
@@ -80,7 +83,7 @@ pub(super) struct Quantized {
     pub(super) scales: Vec<f32>,
     /// Sums of the bytes, `[n]`.
     pub(super) totals: Vec<i32>,
-    /// Squared quantization errors, summed over each row, `[n]`.
+    /// Squared quantization errors, summed over each row of the [sample](PackedMatrix::sampled_rows).
     pub(super) error_squares: Vec<f64>,
 }
 
@@ -105,6 +108,15 @@ impl<P: Format> PackedMatrix<P> {
         self.intermediate().map_or(self.n, |intermediate| 2 * intermediate)
     }
 
+    /// The pushed rows whose quantization error is measured, evenly spread.
+    pub(super) fn sampled_rows(&self) -> impl ExactSizeIterator<Item = usize> {
+        (0..self.pushed_rows()).step_by(self.sample_step())
+    }
+
+    fn sample_step(&self) -> usize {
+        self.pushed_rows().div_ceil(SAMPLED_ROWS).max(1)
+    }
+
     /// Gate rows of a gated matrix, and as many up rows.
     pub fn intermediate(&self) -> Option<usize> {
         match self.order {
@@ -126,17 +138,19 @@ impl<P: Format> PackedMatrix<P> {
     /// The weights of a pushed row after packing (rounded or quantized), `[k]`.
     #[doc(hidden)]
     pub fn unpack_row(&self, row: usize) -> Vec<f32> {
-        let row = self.order.column_of(row);
-        let panel = self.panel(row / PANEL);
-        let weight = |i: usize| {
-            let word = panel[i / P::ELEMENTS * PANEL + row % PANEL];
-            let bits = word >> (8 * P::DTYPE_SIZE * (i % P::ELEMENTS));
-            if P::IS_QUANTIZED {
-                return f32::from(bits as i8) * self.quantized.scales[row];
-            }
-            P::Input::from_word(bits & (u32::MAX >> (32 - 8 * P::DTYPE_SIZE))).to_f32()
-        };
-        (0..self.k).map(weight).collect()
+        let column = self.order.column_of(row);
+        let words = self.panel(column / PANEL).iter().skip(column % PANEL).step_by(PANEL);
+        let mut weights = Vec::with_capacity(self.row_words() * P::ELEMENTS);
+        if P::IS_QUANTIZED {
+            let scale = self.quantized.scales[column];
+            words.for_each(|word| weights.extend(word.to_le_bytes().map(|byte| f32::from(byte.cast_signed()) * scale)));
+        } else {
+            let bits = u32::MAX >> (32 - 8 * P::DTYPE_SIZE);
+            let element = |word: u32, i: usize| P::Input::from_word(word >> (8 * P::DTYPE_SIZE * i) & bits).to_f32();
+            words.for_each(|&word| weights.extend((0..P::ELEMENTS).map(|i| element(word, i))));
+        }
+        weights.truncate(self.k);
+        weights
     }
 
     /// Words of a row in a panel.
@@ -203,13 +217,14 @@ impl<P: Format> PackedMatrixBuilder<P> {
             return Err(KernelError::Index { argument: "k of a quantized matrix", found: k, limit: MAX_QUANTIZED + 1 });
         }
         let words = HugePages::new(n.div_ceil(PANEL).saturating_mul(row_words::<P>(k) * PANEL))?;
-        let mut quantized = Quantized::default();
+        let quantized = Quantized::default();
+        let mut matrix = PackedMatrix { words, n, k, order, quantized, packing: PhantomData };
         if P::IS_QUANTIZED {
-            quantized.scales.resize(n, 0.0);
-            quantized.totals.resize(n, 0);
-            quantized.error_squares.resize(n, 0.0);
+            let sampled = matrix.sampled_rows().len();
+            matrix.quantized =
+                Quantized { scales: vec![0.0; n], totals: vec![0; n], error_squares: vec![0.0; sampled] };
         }
-        Ok(Self { matrix: PackedMatrix { words, n, k, order, quantized, packing: PhantomData }, filled: 0 })
+        Ok(Self { matrix, filled: 0 })
     }
 
     /// Appends rows, `[any, k]`, rounded to the matrix's type or quantized.
@@ -219,53 +234,29 @@ impl<P: Format> PackedMatrixBuilder<P> {
     pub fn push<E: Element>(&mut self, rows: &[E]) -> Result<(), KernelError> {
         let k = self.matrix.k;
         let count = whole_rows("rows", k, rows.len())?;
-        self.push_with(count, |panel, row, column| {
-            let source = &rows[row * k..][..k];
-            let words = panel.iter_mut().skip(column).step_by(PANEL);
-            if P::IS_QUANTIZED {
-                let mut bytes = vec![0_u8; k.next_multiple_of(P::ELEMENTS)];
-                let quantized =
-                    quantize_weights(source.iter().map(|x| x.to_f32()), |i, byte| bytes[i] = byte.cast_unsigned());
-                for (word, bytes) in words.zip(bytes.as_chunks().0) {
-                    *word = u32::from_le_bytes(*bytes);
-                }
-                return quantized;
-            }
-            for (word, elements) in words.zip(source.chunks(P::ELEMENTS)) {
-                let bits = elements.iter().map(|x| x.convert::<P::Input>().to_word());
-                *word = bits.rev().fold(0, |word, bits| word << 16 | bits);
-            }
-            QuantizedWeights::default()
-        })
-    }
-
-    /// Appends `count` rows; `pack` writes one into a column of a panel.
-    fn push_with(
-        &mut self,
-        count: usize,
-        pack: impl Fn(&mut [u32], usize, usize) -> QuantizedWeights + Sync,
-    ) -> Result<(), KernelError> {
         let (start, end, order) = (self.filled, self.filled + count, self.matrix.order);
         if end > self.matrix.pushed_rows() {
             let limit = self.matrix.pushed_rows() + 1;
             return Err(KernelError::Index { argument: "rows of the matrix", found: end, limit });
         }
-        let panel_words = self.matrix.row_words() * PANEL;
+        let (panel_words, sample_step) = (self.matrix.row_words() * PANEL, self.matrix.sample_step());
         let panels = self.matrix.words.words_mut().par_chunks_exact_mut(panel_words).enumerate();
         let packed = panels.flat_map_iter(|(p, panel)| {
-            let rows = order.rows_of(p, start..end);
-            rows.map(|(row, column)| (p * PANEL + column, pack(panel, row - start, column))).collect::<Vec<_>>()
-        });
-        if P::IS_QUANTIZED {
-            let rows: Vec<(usize, QuantizedWeights)> = packed.collect();
-            let quantized = &mut self.matrix.quantized;
-            for (column, row) in rows {
-                quantized.scales[column] = row.scale;
-                quantized.totals[column] = row.total;
-                quantized.error_squares[column] = row.error_squares;
+            let of_panel =
+                order.rows_of(p, start..end).map(|(row, column)| (row, column, &rows[(row - start) * k..][..k]));
+            if P::IS_QUANTIZED {
+                return quantize_panel(panel, of_panel, sample_step);
             }
-        } else {
-            packed.for_each(drop);
+            of_panel.for_each(|(_, column, weights)| pack_row::<P, E>(panel, column, weights));
+            Vec::new()
+        });
+        for QuantizedRow { row, weights, error_squares } in packed.collect::<Vec<_>>() {
+            let (column, quantized) = (order.column_of(row), &mut self.matrix.quantized);
+            quantized.scales[column] = weights.scale;
+            quantized.totals[column] = weights.total;
+            if let Some(error_squares) = error_squares {
+                quantized.error_squares[row / sample_step] = error_squares;
+            }
         }
         self.filled = end;
         Ok(())
@@ -279,4 +270,42 @@ impl<P: Format> PackedMatrixBuilder<P> {
         check_len("rows of the matrix", self.matrix.pushed_rows(), self.filled)?;
         Ok(self.matrix)
     }
+}
+
+/// Packs a row into a column of a panel.
+fn pack_row<P: Format, E: Element>(panel: &mut [u32], column: usize, weights: &[E]) {
+    for (word, elements) in panel.iter_mut().skip(column).step_by(PANEL).zip(weights.chunks(P::ELEMENTS)) {
+        let bits = elements.iter().map(|x| x.convert::<P::Input>().to_word());
+        *word = bits.rev().fold(0, |word, bits| word << 16 | bits);
+    }
+}
+
+/// A pushed row after quantization.
+struct QuantizedRow {
+    row: usize,
+    weights: QuantizedWeights,
+    /// For sampled rows.
+    error_squares: Option<f64>,
+}
+
+/// Quantizes rows, each with its column, into a panel. The errors of every `sample_step`-th pushed row are measured.
+fn quantize_panel<'a, E: Element>(
+    panel: &mut [u32],
+    rows: impl Iterator<Item = (usize, usize, &'a [E])>,
+    sample_step: usize,
+) -> Vec<QuantizedRow> {
+    let (mut values, mut bytes) = (Vec::new(), Vec::new());
+    let quantize = |(row, column, weights): (usize, usize, &[E])| {
+        values.clear();
+        values.extend(weights.iter().map(|x| x.to_f32()));
+        bytes.resize(values.len().next_multiple_of(size_of::<u32>()), 0);
+        let of_weights = &mut bytes[..values.len()];
+        let quantized = QuantizedWeights::quantize(&values, of_weights);
+        let error_squares = row.is_multiple_of(sample_step).then(|| quantized.error_squares(&values, of_weights));
+        for (word, bytes) in panel.iter_mut().skip(column).step_by(PANEL).zip(bytes.as_chunks().0) {
+            *word = u32::from_le_bytes(bytes.map(i8::cast_unsigned));
+        }
+        QuantizedRow { row, weights: quantized, error_squares }
+    };
+    rows.map(quantize).collect()
 }

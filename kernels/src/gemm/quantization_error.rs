@@ -5,10 +5,8 @@ use super::pack::PackedMatrix;
 use super::rows::with_rows;
 use crate::error::{KernelError, whole_rows};
 use crate::isa::Isa;
+use crate::quantization::rows::RowScale;
 use crate::simd::Int8;
-
-/// Maximum columns in the sample.
-const COLUMNS: usize = 64;
 
 /// Maximum rows in the sample.
 const ROWS: usize = 64;
@@ -26,27 +24,26 @@ impl PackedMatrix<Int8> {
     pub fn quantization_error(&self, x: &[f32]) -> Result<f64, KernelError> {
         let k = self.cols();
         let rows = whole_rows("x", k, x.len())?;
-        let pushed = self.pushed_rows();
-        let columns: Vec<usize> = (0..pushed).step_by(pushed.div_ceil(COLUMNS).max(1)).collect();
-        let weights: Vec<f32> = columns.iter().flat_map(|&column| self.unpack_row(column)).collect();
-        let weights = PackedMatrix::<f32>::pack(&weights, columns.len(), k)?;
-        let x: Vec<f32> =
-            x.chunks_exact(k).step_by(rows.div_ceil(ROWS).max(1)).flat_map(|row| row.iter().copied()).collect();
-        let changes: Vec<f32> = with_rows::<Int8, _>(Isa::best(), &x, k, |quantized| {
-            let rows = x.chunks_exact(k).zip(quantized.scales).enumerate();
-            let changes = rows.flat_map(|(row, (x, scale))| {
+        let columns = self.sampled_rows().len();
+        let mut weights = Vec::with_capacity(columns * k);
+        self.sampled_rows().for_each(|row| weights.append(&mut self.unpack_row(row)));
+        let weights = PackedMatrix::<f32>::pack(&weights, columns, k)?;
+        let mut sampled = Vec::with_capacity(ROWS * k);
+        x.chunks_exact(k).step_by(rows.div_ceil(ROWS).max(1)).for_each(|row| sampled.extend_from_slice(row));
+        let x = sampled;
+        let mut changes = Vec::with_capacity(x.len());
+        with_rows::<Int8, _>(Isa::best(), &x, k, |quantized| {
+            for (row, (x, &RowScale { scale, zero_point })) in x.chunks_exact(k).zip(quantized.scales).enumerate() {
                 let bytes = quantized.row(row).iter().zip(x);
-                bytes.map(|(&byte, x)| scale.scale * (i32::from(byte) - scale.zero_point) as f32 - x)
-            });
-            changes.collect()
+                changes.extend(bytes.map(|(&byte, x)| scale * (i32::from(byte) - zero_point) as f32 - x));
+            }
         });
-        let [mut product, mut change] = [(); 2].map(|()| vec![0.0; x.len() / k * columns.len()]);
+        let [mut product, mut change] = [(); 2].map(|()| vec![0.0; x.len() / k * columns]);
         Gemm::new(&x, &weights).run(&mut product)?;
         Gemm::new(&changes, &weights).run(&mut change)?;
         let squares = |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-        let of_weights: f64 =
-            columns.iter().map(|&row| self.quantized().error_squares[self.column_of(row)] / k as f64).sum();
-        let rows = product.chunks_exact(columns.len()).zip(change.chunks_exact(columns.len())).zip(x.chunks_exact(k));
+        let of_weights: f64 = self.quantized().error_squares.iter().map(|squares| squares / k as f64).sum();
+        let rows = product.chunks_exact(columns).zip(change.chunks_exact(columns)).zip(x.chunks_exact(k));
         let errors: Vec<f64> = rows
             .map(|((product, change), x)| (squares(change) + of_weights * squares(x), squares(product)))
             .map(|(change, product)| if change > product { 1.0 } else { change / product.max(f64::MIN_POSITIVE) })

@@ -1,50 +1,52 @@
 //! An embedding table in int8.
 
-use crate::error::{KernelError, check_len, whole_rows};
-use crate::quantization::rows::quantize_weights;
+use crate::error::{KernelError, check_len};
+use crate::quantization::weights::QuantizedWeights;
 use crate::rowwise::rows::for_row_blocks;
+use crate::runtime::huge_pages::HugePages;
 use crate::store::Store;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows that are read and quantized at a time, so that few are in memory as f32.
+const ROWS: usize = 256;
 
 /// Rows of signed bytes, each with a scale of its own.
 #[derive(Debug)]
 pub struct QuantizedTable {
     width: usize,
-    /// `[rows, width]`
-    bytes: Vec<i8>,
+    /// `[rows, width]`, rounded up to whole words.
+    bytes: HugePages,
     /// `[rows]`
     scales: Vec<f32>,
 }
 
 impl QuantizedTable {
-    /// An empty table with room for `rows` rows of `width` values.
+    /// Quantizes a table of `[rows, width]`; `read` returns the values of some rows, one row after another, on several threads.
     ///
     /// # Errors
-    /// If `width` is 0, or there is not enough memory.
-    pub fn with_capacity(rows: usize, width: usize) -> Result<Self, KernelError> {
+    /// If `width` is 0, there is not enough memory, or `read` fails or returns another number of values.
+    pub fn quantize<X: From<KernelError> + Send>(
+        [rows, width]: [usize; 2],
+        read: impl Fn(Range<usize>) -> Result<Vec<f32>, X> + Sync,
+    ) -> Result<Self, X> {
         if width == 0 {
-            return Err(KernelError::Value { argument: "width", found: 0, expected: "positive" });
+            return Err(KernelError::Value { argument: "width", found: 0, expected: "positive" }.into());
         }
-        let (mut bytes, mut scales) = (Vec::new(), Vec::new());
-        let reserved =
-            bytes.try_reserve_exact(rows.saturating_mul(width)).and_then(|()| scales.try_reserve_exact(rows));
-        reserved.map_err(|_| KernelError::Memory { words: rows.saturating_mul(width) / size_of::<u32>() })?;
+        let words = rows.saturating_mul(width).div_ceil(size_of::<u32>());
+        let (mut bytes, mut scales) = (HugePages::new(words)?, Vec::new());
+        scales.try_reserve_exact(rows).map_err(|_| KernelError::Memory { words: rows })?;
+        scales.resize(rows, 0.0);
+        let blocks = bytes.bytes_mut()[..rows * width].par_chunks_mut(ROWS * width).zip(scales.par_chunks_mut(ROWS));
+        blocks.enumerate().try_for_each(|(block, (bytes, scales))| {
+            let first = block * ROWS;
+            let values = read(first..first + scales.len())?;
+            check_len("rows", bytes.len(), values.len())?;
+            let rows = values.chunks_exact(width).zip(bytes.chunks_exact_mut(width)).zip(scales);
+            rows.for_each(|((row, bytes), scale)| *scale = QuantizedWeights::quantize(row, bytes).scale);
+            Ok::<(), X>(())
+        })?;
         Ok(Self { width, bytes, scales })
-    }
-
-    /// Appends rows, `[any, width]`.
-    ///
-    /// # Errors
-    /// If `rows` is not a whole number of rows.
-    pub fn push(&mut self, rows: &[f32]) -> Result<(), KernelError> {
-        whole_rows("rows", self.width, rows.len())?;
-        for row in rows.chunks_exact(self.width) {
-            let start = self.bytes.len();
-            self.bytes.resize(start + self.width, 0);
-            let bytes = &mut self.bytes[start..];
-            let quantized = quantize_weights(row.iter().copied(), |i, byte| bytes[i] = byte);
-            self.scales.push(quantized.scale);
-        }
-        Ok(())
     }
 
     /// `out[i] = table[ids[i]]`, or `out[i] += table[ids[i]]`, for rows of `width` elements; `out` is `[ids.len(), width]`.
@@ -60,7 +62,7 @@ impl QuantizedTable {
         for_row_blocks(out, width, |first, out| {
             for (out, &id) in out.chunks_exact_mut(width).zip(&ids[first..]) {
                 let scale = self.scales[id as usize];
-                let row = out.iter_mut().zip(&self.bytes[id as usize * width..][..width]);
+                let row = out.iter_mut().zip(&self.bytes.bytes()[id as usize * width..][..width]);
                 match store {
                     Store::Overwrite => row.for_each(|(out, &byte)| *out = f32::from(byte) * scale),
                     Store::Accumulate => row.for_each(|(out, &byte)| *out += f32::from(byte) * scale),
@@ -77,9 +79,9 @@ mod tests {
 
     #[test]
     fn rows_are_those_of_the_table_within_half_a_step() {
-        let mut table = QuantizedTable::with_capacity(3, 2).unwrap();
-        table.push(&[1.0, -2.0, 0.0, 0.0]).unwrap();
-        table.push(&[1e-3, 127e-3]).unwrap();
+        let values = [1.0, -2.0, 0.0, 0.0, 1e-3, 127e-3];
+        let read = |rows: Range<usize>| Ok::<_, KernelError>(values[rows.start * 2..rows.end * 2].to_vec());
+        let table = QuantizedTable::quantize([3, 2], read).unwrap();
         let mut out = [0.0; 6];
         table.embed_rows(&[2, 0, 1], Store::Overwrite, &mut out).unwrap();
         assert!(out[..2].iter().zip([1e-3, 127e-3]).all(|(found, value)| (found - value).abs() < 1e-7), "{out:?}");
@@ -94,7 +96,35 @@ mod tests {
             table.embed_rows(&[3], Store::Overwrite, &mut out[..2]),
             Err(KernelError::Index { limit: 3, .. })
         ));
-        assert!(table.push(&[1.0]).is_err() && QuantizedTable::with_capacity(1, 0).is_err());
-        assert!(QuantizedTable::with_capacity(usize::MAX, 8).is_err());
+    }
+
+    #[test]
+    fn every_row_of_many_blocks_is_the_one_that_was_read() {
+        let (rows, width) = (3 * ROWS + 7, 5);
+        // The largest value of a row is exact.
+        let read = |rows: Range<usize>| {
+            Ok::<_, KernelError>(rows.flat_map(|row| [0.0, -(row as f32), 0.0, 0.0, row as f32]).collect())
+        };
+        let table = QuantizedTable::quantize([rows, width], read).unwrap();
+        let ids: Vec<u32> = (0..rows as u32).collect();
+        let mut out = vec![7.0; rows * width];
+        table.embed_rows(&ids, Store::Overwrite, &mut out).unwrap();
+        for (row, out) in out.chunks_exact(width).enumerate() {
+            let value = row as f32 / 127.0 * 127.0;
+            assert_eq!(out, [0.0, -value, 0.0, 0.0, value], "{row}");
+        }
+    }
+
+    #[test]
+    fn tables_that_cannot_be_read_or_held_are_refused() {
+        let refused = |shape, read: fn(Range<usize>) -> Result<Vec<f32>, KernelError>| {
+            QuantizedTable::quantize(shape, read).unwrap_err()
+        };
+        let zeros = |rows: Range<usize>| Ok(vec![0.0; rows.len()]);
+        assert!(matches!(refused([1, 0], zeros), KernelError::Value { argument: "width", .. }));
+        assert!(matches!(refused([usize::MAX, 8], zeros), KernelError::Memory { .. }));
+        assert!(matches!(refused([2, 2], zeros), KernelError::Length { .. }), "{:?}", refused([2, 2], zeros));
+        let failure = KernelError::Memory { words: 3 };
+        assert_eq!(refused([1000, 2], |_| Err(KernelError::Memory { words: 3 })), failure);
     }
 }

@@ -40,22 +40,53 @@ pub(crate) struct HugePages {
     start: SharedPointer<u32>,
     words: usize,
     /// Unmapped with its last user.
-    _map: Arc<MmapMut>,
+    map: Arc<MmapMut>,
+}
+
+impl Drop for HugePages {
+    /// Returns the memory to the shared mapping if it is the last that was taken, so that temporary matrices leave no gap.
+    fn drop(&mut self) {
+        let bytes = bytes_of(self.words).unwrap_or(0);
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mapping, used) = &mut *current;
+        let start = self.start.at(0) as usize - self.map.as_ptr() as usize;
+        if mapping.as_ptr() == Arc::as_ptr(&self.map) && start + bytes == *used {
+            self.words_mut().fill(0);
+            *used = start;
+        }
+    }
+}
+
+/// Bytes of whole small pages that hold `words`.
+fn bytes_of(words: usize) -> Option<usize> {
+    words.checked_mul(size_of::<u32>())?.checked_next_multiple_of(ALIGNMENT)
 }
 
 impl HugePages {
     /// # Errors
     /// The system is out of memory.
     pub(crate) fn new(words: usize) -> Result<Self, KernelError> {
-        let bytes = words.checked_mul(size_of::<u32>()).and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
-        let found = bytes.and_then(|bytes| if bytes < SHARED { part_of_shared(bytes) } else { map(bytes) });
+        let found = bytes_of(words).and_then(|bytes| if bytes < SHARED { part_of_shared(bytes) } else { map(bytes) });
         let Some((map, start)) = found else { return Err(KernelError::Memory { words }) };
-        Ok(Self { start, words, _map: map })
+        Ok(Self { start, words, map })
     }
 
     pub(crate) fn words(&self) -> &[u32] {
         // SAFETY: the map has `words` words from `start` on, which no other value uses, and any bits are a word.
         unsafe { std::slice::from_raw_parts(self.start.at(0), self.words) }
+    }
+
+    /// The bytes of the words.
+    pub(crate) fn bytes(&self) -> &[i8] {
+        let words = self.words();
+        // SAFETY: the words have no padding, and any bits are a byte.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [i8] {
+        let words = self.words_mut();
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
     }
 
     pub(crate) fn words_mut(&mut self) -> &mut [u32] {
@@ -118,10 +149,13 @@ mod tests {
             assert!(pages.words().iter().all(|&word| word == 0));
             pages.words_mut().fill(value);
         }
-        // Freed mappings are not used again.
+        // What is freed may be used again.
         drop(all.split_off(3));
-        let late = HugePages::new(2 << 20).unwrap();
-        assert!(late.words().iter().all(|&word| word == 0));
+        for _ in 0..2 {
+            let mut late = HugePages::new(2 << 20).unwrap();
+            assert!(late.words().iter().all(|&word| word == 0));
+            late.words_mut().fill(9);
+        }
         for (pages, value) in all.iter().zip(1..) {
             assert!(pages.words().iter().all(|&word| word == value));
         }

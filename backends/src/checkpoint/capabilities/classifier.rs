@@ -23,7 +23,7 @@ impl Evidence<'_> {
     /// # Errors
     /// The config is malformed.
     pub(super) fn is_classifier(&self) -> Result<bool, LoadError> {
-        Ok(self.metadata.gguf_labels.is_some()
+        Ok(self.metadata.gguf.labels.is_some()
             || self.class()?.is_some_and(|name| name.ends_with("ForSequenceClassification")))
     }
 
@@ -86,7 +86,7 @@ impl Evidence<'_> {
 fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Classify, Option<String>), LoadError> {
     let Some(json) = &metadata.json else {
         let what = "a classifier in a GGUF file of a decoder";
-        let labels = metadata.gguf_labels.clone();
+        let labels = metadata.gguf.labels.clone();
         let labels = labels.ok_or_else(|| LoadError::unsupported(files.display_name(), what, "safetensors"))?;
         check_labels(&files.display_name(), &labels)?;
         return Ok((Classify::of_labels(labels, prompts), None));

@@ -18,7 +18,7 @@ impl Evidence<'_> {
     /// # Errors
     /// The files are malformed or name no pooling, or the options do not fit them.
     pub(super) fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
-        let given = self.options.pooling.or(self.metadata.gguf_pooling);
+        let given = self.options.pooling.or(self.metadata.gguf.pooling);
         let mut warning = None;
         let mut list = match ModuleList::read(self.files) {
             // --pooling replaces the pooler.
@@ -50,6 +50,12 @@ impl Evidence<'_> {
         if list.pooler {
             modules.push(VectorModule::Dense(self.pooler()?));
         }
+        let in_file = if list.dense.is_empty() { &*self.metadata.gguf.dense } else { &[] };
+        for (name, out_features) in in_file {
+            let module = self.dense_in_gguf(name, [*out_features, dim])?;
+            dim = module.out_features;
+            modules.push(VectorModule::Dense(module));
+        }
         for folder in &list.dense {
             let module = self.vector_module(folder, dim)?;
             dim = module.out_features();
@@ -66,8 +72,17 @@ impl Evidence<'_> {
             normalizes: list.normalizes(0),
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning);
+        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling, &list)));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
+    }
+
+    /// Warnings about a GGUF file's pooling, unless the options replace it, and about its end token.
+    fn gguf_doubts(&self, pooling: &[Pooling], list: &ModuleList) -> impl Iterator<Item = String> {
+        let gguf = &self.metadata.gguf;
+        let lost = gguf.lost.clone().filter(|_| list.dense.is_empty());
+        let of_pooling = gguf.doubtful_pooling.clone().filter(|_| self.options.pooling.is_none());
+        let of_end = gguf.doubtful_end.clone().filter(|_| pooling == [Pooling::LastToken]);
+        lost.into_iter().chain(of_pooling).chain(of_end)
     }
 
     /// The given pooling, otherwise the one of the modules, of `config.json` or of the pooler.
@@ -125,6 +140,27 @@ impl Evidence<'_> {
         let (weight, bias) = (read("weight", &[width, width])?, Some(read("bias", &[width])?));
         let (activation, residual) = (HeadActivation::Tanh, Residual::None);
         Ok(DenseModule { in_features: width, out_features: width, weight, bias, activation, residual })
+    }
+
+    /// A dense module of a GGUF file; without weights where they are not needed.
+    ///
+    /// # Errors
+    /// The tensor has another width.
+    fn dense_in_gguf(&self, name: &str, [out_features, in_features]: [usize; 2]) -> Result<DenseModule, LoadError> {
+        let (name, shape) = (format!("{name}.weight"), [out_features, in_features]);
+        let weight = match self.weights {
+            Some(weights) if self.purpose == Purpose::Run => weights.read(&name, &shape)?,
+            Some(weights) => weights.check(&name, &shape).map(|()| vec![])?,
+            None => vec![],
+        };
+        Ok(DenseModule {
+            in_features,
+            out_features,
+            weight,
+            bias: None,
+            activation: HeadActivation::Identity,
+            residual: Residual::None,
+        })
     }
 
     /// A module after pooling with an input of `in_features` values; without weights in a summary, or if they are not on disk.

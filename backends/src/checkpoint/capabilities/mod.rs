@@ -127,7 +127,7 @@ impl Evidence<'_> {
         if self.is_classifier()? {
             return Ok(Some(Task::Classify));
         }
-        if self.options.pooling.is_some() || self.metadata.gguf_pooling.is_some() {
+        if self.options.pooling.is_some() || self.metadata.gguf.pooling.is_some() {
             return Ok(Some(Task::Embed));
         }
         let modules = ModuleList::read(self.files)?;
@@ -153,7 +153,7 @@ impl Evidence<'_> {
             return Ok(None);
         }
         if self.metadata.json.is_none() {
-            return Ok(self.metadata.gguf_ranks.then_some(Task::Rerank));
+            return Ok(self.metadata.gguf.ranks.then_some(Task::Rerank));
         }
         let model = self.files.display_name();
         if let Some(class) = self.custom_class()? {

@@ -20,6 +20,7 @@ impl Evidence<'_> {
         self.prompts(Prompts::default())?;
         self.check_language_model()?;
         let mut recipe = self.recipe()?;
+        let other_prompt = self.other_prompt(&recipe);
         let texts = recipe.negative.into_iter().chain([recipe.positive]);
         let (mut tokens, mut warning) = (Vec::new(), None);
         // A check of configuration alone has no tokens to look up.
@@ -34,8 +35,22 @@ impl Evidence<'_> {
             recipe.template.default_instruction = Some(instruction);
         }
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning.into_iter().chain(self.metadata.ignored_prompt()));
+        let warnings = warning.into_iter().chain(other_prompt).chain(self.metadata.ignored_prompt());
+        capabilities.warnings.extend(warnings);
         Ok((capabilities, HeadSource::TokenRows(tokens)))
+    }
+
+    /// A warning if a GGUF file has another prompt than the built-in recipe in use.
+    fn other_prompt(&self, recipe: &RerankRecipe) -> Option<String> {
+        let prompt = self.metadata.gguf.rerank_prompt.as_ref().filter(|_| self.options.rerank_recipe.is_none())?;
+        let template = &recipe.template;
+        let text = [template.before.concat(), template.document.clone(), template.after.concat()].concat();
+        let instruction = template.default_instruction.as_deref().unwrap_or_default();
+        (text.replace("{instruction}", instruction) != *prompt).then(|| {
+            "`tokenizer.chat_template.rerank` is not the prompt in use, that of Qwen3-Reranker; give --rerank-recipe with the \
+             file's prompt"
+                .to_owned()
+        })
     }
 
     /// Checks that the model can answer a prompt.
@@ -121,7 +136,7 @@ impl Evidence<'_> {
             return None;
         }
         let modules = ModuleList::read(self.files).unwrap_or_default();
-        if self.metadata.gguf_pooling.is_some() || modules.pooling.is_some() {
+        if self.metadata.gguf.pooling.is_some() || modules.pooling.is_some() {
             let problem = "--task rerank applies Qwen3-Reranker's prompt to an embedding model, which may not have been trained \
                            with it; without --task, rerank requests get the cosine of query and document";
             return Some(problem.to_owned());

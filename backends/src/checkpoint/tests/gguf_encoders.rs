@@ -72,7 +72,7 @@ fn converted(name: &str) -> Gguf {
 }
 
 /// A tokenizer's metadata, by its kind.
-fn add_tokenizer(gguf: &mut Gguf, tokenizer: &Json) {
+pub(super) fn add_tokenizer(gguf: &mut Gguf, tokenizer: &Json) {
     let model = &tokenizer["model"];
     let text = |json: &Json| json.as_str().unwrap().to_owned();
     let mut tokens: BTreeMap<u64, (String, f64)> = match &model["vocab"] {
@@ -189,13 +189,13 @@ fn add_tensors(gguf: &mut Gguf, name: &str, first_position: usize) {
     }
 }
 
-fn loaded(path: &Path) -> LoadedModel {
+pub(super) fn loaded(path: &Path) -> LoadedModel {
     let source = ModelSource::Path(path.to_owned());
     load(&LoadOptions { device: Some(DeviceChoice::Cpu), ..options(source) }).unwrap()
 }
 
 /// Answers to all texts, and to all as the second text of a pair.
-fn answers(model: &mut LoadedModel) -> Vec<Output> {
+pub(super) fn answers(model: &mut LoadedModel) -> Vec<Output> {
     let mut ragged = RaggedBatch::default();
     let info = model.backend.info().clone();
     let mut push = |encoding: tokenizers::Encoding| {
@@ -429,8 +429,8 @@ fn what_is_not_supported_is_refused_by_name() {
         (
             "bert-mean-tiny",
             "general.architecture",
-            string("nomic-bert-moe"),
-            &["nomic-bert-moe", "llama, bert, nomic-bert"],
+            string("neo-bert"),
+            &["neo-bert", "llama, llama-embed, modern-bert, nomic-bert, nomic-bert-moe"],
         ),
         (
             "bert-mean-tiny",

@@ -151,3 +151,19 @@ fn a_file_is_taken_for_a_reranker_only_when_it_says_so() {
         }
     }
 }
+
+#[test]
+fn another_prompt_in_the_file_is_named() {
+    let mut gguf = Gguf::from_fixture(NAME, "qwen2");
+    gguf.set("qwen3.pooling_type", Value::U32(4));
+    // As llama.cpp's converter writes it.
+    let prompt = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note \
+                  that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve \
+                  relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n\
+                  <think>\n\n</think>\n\n";
+    for (prompt, is_named) in [(prompt, false), ("{query} {document}", true)] {
+        gguf.set("tokenizer.chat_template.rerank", Value::String(prompt.to_owned()));
+        let warnings = open(written(&gguf).path()).unwrap().capabilities.warnings.clone();
+        assert_eq!(warnings.iter().any(|it| it.contains("tokenizer.chat_template.rerank")), is_named, "{warnings:?}");
+    }
+}

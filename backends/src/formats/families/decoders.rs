@@ -69,6 +69,31 @@ const QWEN2: Family = Family {
     ..QWEN3
 };
 
+/// EmbeddingGemma is this without the mask.
+pub(super) const GEMMA3: Family = Family {
+    model_type: "gemma3_text",
+    prefix: "Gemma3",
+    musts: &[MUSTS, &[absent("attn_logit_softcapping"), absent("final_logit_softcapping")], NO_MLP_BIAS],
+    keys: &GEMMA3_KEYS,
+    names: names::GEMMA3,
+    positions: Positions::Rotary(Rotary::TwoBases {
+        full: ("rope_theta", 1_000_000.0),
+        windowed: ("rope_local_base_freq", 10_000.0),
+    }),
+    scale_embeddings: true,
+    norm: NormKind::RmsNormPlusOne,
+    norm_placement: NormPlacement::PrePost,
+    biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
+    qk_norm: Rule::Fixed(true),
+    default_head_dim: Some(256),
+    optional_kv_heads: false,
+    query_pre_attn_scalar: Some("query_pre_attn_scalar"),
+    windows: Windows::Alternating,
+    activations: Activations::Only("gelu_pytorch_tanh", Activation::GeluTanh),
+    tie_word_embeddings: Rule::Field("tie_word_embeddings", true),
+    ..LLAMA
+};
+
 pub(super) static DECODERS: [Family; 9] = [
     // Before those whose `model_type` they have: decoders that were trained without the causal mask.
     // voyage-4-nano.
@@ -100,37 +125,17 @@ pub(super) static DECODERS: [Family; 9] = [
     Family {
         model_type: "llama_bidirec",
         prefix: "LlamaBidirectional",
+        gguf: Some(Gguf { interleaved_rope: true, ..Gguf::of("llama-embed") }),
         own_code: true,
         mask: MaskConfig::Full,
         ..LLAMA
     },
-    Family {
-        model_type: "gemma3_text",
-        prefix: "Gemma3",
-        musts: &[MUSTS, &[absent("attn_logit_softcapping"), absent("final_logit_softcapping")], NO_MLP_BIAS],
-        keys: &GEMMA3_KEYS,
-        names: names::GEMMA3,
-        positions: Positions::Rotary(Rotary::TwoBases {
-            full: ("rope_theta", 1_000_000.0),
-            windowed: ("rope_local_base_freq", 10_000.0),
-        }),
-        scale_embeddings: true,
-        norm: NormKind::RmsNormPlusOne,
-        norm_placement: NormPlacement::PrePost,
-        biases: Biases::attention_and_ffn(ATTENTION_BIAS, Rule::Fixed(false)),
-        qk_norm: Rule::Fixed(true),
-        default_head_dim: Some(256),
-        optional_kv_heads: false,
-        query_pre_attn_scalar: Some("query_pre_attn_scalar"),
-        windows: Windows::Alternating,
-        activations: Activations::Only("gelu_pytorch_tanh", Activation::GeluTanh),
-        tie_word_embeddings: Rule::Field("tie_word_embeddings", true),
-        ..LLAMA
-    },
+    GEMMA3,
     // Llama without the mask, and with the classes and heads of an encoder.
     Family {
         model_type: "eurobert",
         prefix: "EuroBert",
+        gguf: Some(Gguf::of("eurobert")),
         suffixes: ENCODER_CLASSES,
         own_code: true,
         mask: MaskConfig::Full,

@@ -162,7 +162,7 @@ const NEW: Family = Family {
 const GEGLU: &Musts = &[("feed_forward_type", Must::Text("geglu"))];
 
 /// jina-embeddings-v2, whose code is jinaai/jina-bert-implementation.
-const JINA_V2: Family = Family {
+pub(super) const JINA_V2: Family = Family {
     mark: Some(Mark::Field("position_embedding_type", "alibi")),
     prefix: "JinaBert",
     positions: Positions::Alibi,
@@ -195,7 +195,7 @@ const XLM_ROBERTA_FLASH: Family = Family {
 };
 
 /// jina-embeddings-v3: the same with rotary positions and an adapter for each task.
-const JINA_V3: Family = Family {
+pub(super) const JINA_V3: Family = Family {
     mark: Some(Mark::Field("position_embedding_type", "rotary")),
     positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
     adapters: true,
@@ -230,8 +230,8 @@ pub(super) static ENCODERS: [Family; 18] = [
     JINA_V3,
     XLM_ROBERTA_FLASH,
     JINA_V2_CODE,
-    JINA_V2,
-    NOMIC_EXPERTS,
+    Family { gguf: Some(Gguf::of("jina-bert-v2")), ..JINA_V2 },
+    Family { gguf: Some(Gguf { lost: "the bias of the experts", ..Gguf::of("nomic-bert-moe") }), ..NOMIC_EXPERTS },
     BERT,
     // Files of BERT, RoBERTa, XLM-RoBERTa and CamemBERT are alike in GGUF; converters leave out the head of BERT's classifiers.
     Family { gguf: Some(Gguf { mark: "token_types.weight", classifier: true, ..Gguf::of("bert") }), ..ROBERTA },
@@ -275,7 +275,7 @@ pub(super) static ENCODERS: [Family; 18] = [
         ..BERT
     },
     DEBERTA,
-    MODERNBERT,
+    Family { gguf: Some(Gguf::of("modern-bert")), ..MODERNBERT },
     Family { gguf: Some(Gguf::of("nomic-bert")), ..NOMIC },
     NEW,
     Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },

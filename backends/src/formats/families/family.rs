@@ -108,12 +108,16 @@ pub(crate) struct Gguf {
     pub(crate) interleaved_rope: bool,
     /// Files may have the head of a classifier.
     pub(crate) classifier: bool,
+    /// Files may have Dense modules of sentence-transformers.
+    pub(crate) dense: bool,
+    /// What the converter leaves out, for a warning; empty for nothing that changes vectors.
+    pub(crate) lost: &'static str,
 }
 
 impl Gguf {
     /// Files of an architecture of its own, without any of that.
     pub(super) const fn of(architecture: &'static str) -> Self {
-        Self { architecture, mark: "", interleaved_rope: false, classifier: false }
+        Self { architecture, mark: "", interleaved_rope: false, classifier: false, dense: false, lost: "" }
     }
 }
 

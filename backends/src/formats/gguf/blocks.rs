@@ -1,52 +1,125 @@
-//! Conversion of the blocks of values in GGUF files.
+//! Types of the values in GGUF files and their conversion.
 
+use super::dequantize::{self, Dequantize};
 use crate::error::LoadError;
 use crate::formats::tensor;
-use candle_core::CpuStorage;
-use candle_core::quantized::GgmlDType;
 use prefold_kernels::{Dtype, Element};
 use rayon::prelude::*;
-use std::borrow::Cow;
 
-/// Converts whole blocks.
-pub(super) fn decode<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
-    match dtype {
-        GgmlDType::F32 => tensor::decode(Dtype::Float32, bytes),
-        GgmlDType::F16 => tensor::decode(Dtype::Float16, bytes),
-        GgmlDType::BF16 => tensor::decode(Dtype::Bfloat16, bytes),
-        dtype => dequantize(dtype, bytes),
-    }
+/// A supported type of a tensor's values, which are stored in blocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockType {
+    /// Name after the word `gguf`.
+    pub(super) name: &'static str,
+    /// Number in the format.
+    number: u32,
+    /// Values of a block.
+    pub(super) values: usize,
+    /// Bytes of a block.
+    pub(super) bytes: usize,
+    conversion: Conversion,
 }
 
-/// Dequantizes blocks in parallel.
-fn dequantize<T: Element>(dtype: GgmlDType, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
-    /// Blocks converted by one task.
-    const BLOCKS: usize = 256;
-    let chunk = BLOCKS * dtype.block_size();
-    let mut out = tensor::zeros(bytes.len() / dtype.type_size() * dtype.block_size())?;
-    let outputs = out.par_chunks_mut(chunk);
-    outputs.zip(bytes.par_chunks(BLOCKS * dtype.type_size())).try_for_each(|(out, bytes)| {
-        match dtype.from_data(Cow::Borrowed(bytes)).dequantize(out.len())? {
-            CpuStorage::F32(values) => out.iter_mut().zip(values).for_each(|(out, value)| *out = T::from_f32(value)),
-            _ => return Err(LoadError::Compute("dequantised values are not float32".to_owned())),
+#[derive(Debug, Clone, Copy)]
+enum Conversion {
+    /// Blocks of one value.
+    Plain(Dtype),
+    Blocks(Dequantize),
+}
+
+const fn plain(name: &'static str, number: u32, bytes: usize, dtype: Dtype) -> BlockType {
+    BlockType { name, number, values: 1, bytes, conversion: Conversion::Plain(dtype) }
+}
+
+const fn blocks(name: &'static str, number: u32, [values, bytes]: [usize; 2], function: Dequantize) -> BlockType {
+    BlockType { name, number, values, bytes, conversion: Conversion::Blocks(function) }
+}
+
+/// The supported types.
+const TYPES: [BlockType; 15] = [
+    plain("gguf F32", 0, 4, Dtype::Float32),
+    plain("gguf F16", 1, 2, Dtype::Float16),
+    plain("gguf BF16", 30, 2, Dtype::Bfloat16),
+    blocks("gguf Q8_0", 8, [32, 34], dequantize::q8_0),
+    blocks("gguf Q4_0", 2, [32, 18], dequantize::q4_0),
+    blocks("gguf Q4_1", 3, [32, 20], dequantize::q4_1),
+    blocks("gguf Q5_0", 6, [32, 22], dequantize::q5_0),
+    blocks("gguf Q5_1", 7, [32, 24], dequantize::q5_1),
+    blocks("gguf Q2_K", 10, [256, 84], dequantize::q2_k),
+    blocks("gguf Q3_K", 11, [256, 110], dequantize::q3_k),
+    blocks("gguf Q4_K", 12, [256, 144], dequantize::q4_k),
+    blocks("gguf Q5_K", 13, [256, 176], dequantize::q5_k),
+    blocks("gguf Q6_K", 14, [256, 210], dequantize::q6_k),
+    blocks("gguf IQ4_NL", 20, [32, 18], dequantize::iq4_nl),
+    blocks("gguf IQ4_XS", 23, [256, 136], dequantize::iq4_xs),
+];
+
+/// Other types of the format, by number.
+const OTHER_TYPES: [(u32, &str); 19] = [
+    (9, "Q8_1"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+    (41, "Q1_0"),
+];
+
+impl BlockType {
+    /// The type of a number.
+    ///
+    /// # Errors
+    /// Describes the type, as the rest of a sentence about a tensor.
+    pub(super) fn of(number: u32) -> Result<Self, String> {
+        if let Some(found) = TYPES.iter().find(|it| it.number == number) {
+            return Ok(*found);
         }
-        Ok(())
-    })?;
-    Ok(out)
-}
+        match OTHER_TYPES.iter().find(|(other, _)| *other == number) {
+            Some((_, name)) => {
+                let supported: Vec<_> = TYPES.iter().filter_map(|it| it.name.strip_prefix("gguf ")).collect();
+                Err(format!("of type {name} is not supported ({})", supported.join(", ")))
+            }
+            None => Err(format!("is of type {number}, which is not known")),
+        }
+    }
 
-/// Names of the supported types.
-pub(super) fn dtype_name(dtype: GgmlDType) -> Option<&'static str> {
-    match dtype {
-        GgmlDType::F32 => Some("gguf F32"),
-        GgmlDType::F16 => Some("gguf F16"),
-        GgmlDType::BF16 => Some("gguf BF16"),
-        GgmlDType::Q8_0 => Some("gguf Q8_0"),
-        GgmlDType::Q4_0 => Some("gguf Q4_0"),
-        GgmlDType::Q4_1 => Some("gguf Q4_1"),
-        GgmlDType::Q4K => Some("gguf Q4_K"),
-        GgmlDType::Q5K => Some("gguf Q5_K"),
-        GgmlDType::Q6K => Some("gguf Q6_K"),
-        _ => None,
+    /// Converts whole blocks.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(super) fn decode<T: Element>(&self, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
+        match self.conversion {
+            Conversion::Plain(dtype) => tensor::decode(dtype, bytes),
+            Conversion::Blocks(function) => self.dequantize(function, bytes),
+        }
+    }
+
+    /// Dequantizes blocks in parallel.
+    fn dequantize<T: Element>(&self, function: Dequantize, bytes: &[u8]) -> Result<Vec<T>, LoadError> {
+        /// Blocks converted by one task.
+        const BLOCKS: usize = 256;
+        let mut out = tensor::zeros(bytes.len() / self.bytes * self.values)?;
+        let tasks = out.par_chunks_mut(BLOCKS * self.values).zip(bytes.par_chunks(BLOCKS * self.bytes));
+        tasks.for_each(|(out, bytes)| {
+            let mut values = [0.0; dequantize::MAX_VALUES];
+            let values = &mut values[..self.values];
+            for (out, block) in out.chunks_exact_mut(self.values).zip(bytes.chunks_exact(self.bytes)) {
+                function(block, values);
+                out.iter_mut().zip(&*values).for_each(|(out, &value)| *out = T::from_f32(value));
+            }
+        });
+        Ok(out)
     }
 }

@@ -1,7 +1,8 @@
 //! Byte-level BPE in a GGUF file's metadata.
 
+use super::end_token::end_token;
 use super::file::GgufFile;
-use super::tokens::{BESIDE, Token, added_tokens, failed, strings, token_at, tokens, vocab};
+use super::tokens::{BESIDE, Token, added_tokens, failed, first_token, strings, tokens, vocab};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
@@ -54,7 +55,7 @@ const GPT2: PreTokenizer = PreTokenizer {
     second: SecondText::Own,
 };
 
-const PRE_TOKENIZERS: [PreTokenizer; 5] = [
+const PRE_TOKENIZERS: [PreTokenizer; 6] = [
     PreTokenizer { names: &["smollm"], split: SplitBy::DigitsThenGpt2, ..GPT2 },
     PreTokenizer { names: &["qwen2"], split: SplitBy::Pattern(QWEN2), nfc: true, ..GPT2 },
     PreTokenizer {
@@ -65,6 +66,14 @@ const PRE_TOKENIZERS: [PreTokenizer; 5] = [
         ..GPT2
     },
     GPT2,
+    PreTokenizer {
+        names: &["modern-bert"],
+        nfc: true,
+        adds_bos: true,
+        adds_eos: true,
+        second: SecondText::Joined,
+        ..GPT2
+    },
     PreTokenizer { names: &["roberta-bpe"], adds_bos: true, adds_eos: true, second: SecondText::Separated, ..GPT2 },
 ];
 
@@ -83,8 +92,8 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     tokenizer.with_decoder(Some(ByteLevel::default()));
     add_tokens(&mut tokenizer, added_tokens(file, &tokens)?, sums).map_err(failed)?;
     let template = Template {
-        bos: ends_with(file, &tokens, "bos", pre.adds_bos)?,
-        eos: ends_with(file, &tokens, "eos", pre.adds_eos)?,
+        bos: first_token(file, &tokens, pre.adds_bos)?,
+        eos: end_token(file, pre.adds_eos)?,
         second: pre.second,
     };
     set_template(&mut tokenizer, &template).map_err(failed)?;
@@ -117,7 +126,7 @@ impl SplitBy {
 }
 
 fn bpe(file: &GgufFile, tokens: &[Token<'_>], ignore_merges: bool) -> Result<BPE, LoadError> {
-    let vocab = vocab(file, tokens.iter().map(|token| token.text.to_owned()))?;
+    let vocab = vocab(file, tokens.iter().map(|token| token.text.clone().into_owned()))?;
     let merges = strings(file, MERGES)?;
     check_merges(merges.len())
         .map_err(|problem| LoadError::invalid(file.name(), format!("metadata `{MERGES}` {problem}")))?;
@@ -130,18 +139,4 @@ fn bpe(file: &GgufFile, tokens: &[Token<'_>], ignore_merges: bool) -> Result<BPE
     let builder =
         BPE::builder().vocab_and_merges(vocab, merges.collect::<Result<_, _>>()?).ignore_merges(ignore_merges);
     builder.build().map_err(|error| LoadError::invalid(file.name(), format!("tokenizer: {error}")))
-}
-
-/// The token before (`bos`) or after (`eos`) every text, if any.
-fn ends_with(
-    file: &GgufFile,
-    tokens: &[Token<'_>],
-    which: &str,
-    default: bool,
-) -> Result<Option<(String, u32)>, LoadError> {
-    if !file.bool(&format!("tokenizer.ggml.add_{which}_token"))?.unwrap_or(default) {
-        return Ok(None);
-    }
-    let key = format!("tokenizer.ggml.{which}_token_id");
-    token_at(file, tokens, &key)?.map(Some).ok_or_else(|| file.lacks(&key))
 }

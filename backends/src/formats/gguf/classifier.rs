@@ -25,7 +25,7 @@ impl GgufFile {
     ///
     /// # Errors
     /// The labels are malformed, or their number differs from the rows.
-    pub(crate) fn classifier_labels(&self) -> Result<Option<Vec<String>>, LoadError> {
+    pub(super) fn classifier_labels(&self) -> Result<Option<Vec<String>>, LoadError> {
         if self.tensor(CLASS_ROWS).is_none() || self.family()?.mask == MaskConfig::Causal {
             return Ok(None);
         }

@@ -1,15 +1,15 @@
 //! The transformer's description in a GGUF file's metadata.
 
 use super::file::{ARCHITECTURE, CLASS_ROWS, GgufFile};
-use super::names::{Naming, layer_part};
+use super::names::{EXPERTS_DOWN, EXPERTS_UP, Naming, layer_part};
 use super::settings::Metadata;
 use crate::config::poolings::POOLINGS;
 use crate::config::{MaskConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::formats::families::{self, Family};
+use crate::formats::families::{self, Family, Windows};
 use crate::json::Fields;
 use prefold_core::Pooling;
-use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Tensors without a Hugging Face name: frequency divisors of RoPE, and rows of a reranker's head.
 const OTHER_PARTS: [&str; 2] = ["rope_freqs.weight", CLASS_ROWS];
@@ -22,7 +22,7 @@ impl GgufFile {
     ///
     /// # Errors
     /// The type of pooling is unknown.
-    pub(crate) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
+    pub(super) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
         let key = format!("{}.pooling_type", self.architecture()?);
         let number = match self.usize(&key)? {
             // 0 is none.
@@ -37,9 +37,20 @@ impl GgufFile {
     ///
     /// # Errors
     /// The type of pooling is not a number.
-    pub(crate) fn ranks(&self) -> Result<bool, LoadError> {
+    pub(super) fn ranks(&self) -> Result<bool, LoadError> {
         let key = format!("{}.pooling_type", self.architecture()?);
         Ok(self.usize(&key)? == Some(RANK))
+    }
+
+    /// The mask: the family's, unless the file says that the model was trained without it.
+    ///
+    /// # Errors
+    /// The field is of another type, or the architecture is not supported.
+    pub(super) fn mask(&self) -> Result<MaskConfig, LoadError> {
+        match self.bool(&format!("{}.attention.causal", self.architecture()?))? {
+            Some(false) => Ok(MaskConfig::Full),
+            _ => Ok(self.family()?.mask),
+        }
     }
 
     /// The family of the model.
@@ -48,13 +59,12 @@ impl GgufFile {
     /// It is missing or not supported.
     pub(super) fn family(&self) -> Result<&'static Family, LoadError> {
         let name = self.architecture()?;
-        let known = || families::all().filter_map(|family| Some((family, family.gguf?)));
         let has_mark = |mark: &str| mark.is_empty() || self.tensor(mark).is_some();
-        let mut of_architecture = known().filter(|(_, gguf)| gguf.architecture == name);
+        let mut of_architecture = families::of_gguf().filter(|(_, gguf)| gguf.architecture == name);
         of_architecture.find(|(_, gguf)| has_mark(gguf.mark)).map(|(family, _)| family).ok_or_else(|| {
-            let mut supported: Vec<_> = known().map(|(_, gguf)| gguf.architecture).collect();
-            supported.dedup();
-            LoadError::unsupported(self.name(), format!("`{ARCHITECTURE}` \"{name}\""), supported.join(", "))
+            let supported: BTreeSet<_> = families::of_gguf().map(|(_, gguf)| gguf.architecture).collect();
+            let supported = supported.into_iter().collect::<Vec<_>>().join(", ");
+            LoadError::unsupported(self.name(), format!("`{ARCHITECTURE}` \"{name}\""), supported)
         })
     }
 
@@ -66,12 +76,12 @@ impl GgufFile {
         let (architecture, family) = (self.architecture()?, self.family()?);
         let naming = Naming::new(family);
         self.refuse_unsupported(architecture, family, &naming)?;
-        let none = Value::Object(Map::new());
-        let settings = Metadata { file: self, architecture, naming, json: Fields::new(self.name(), &none)? };
+        let fields = self.fields(family)?;
+        let settings = Metadata { file: self, architecture, naming, json: Fields::new(self.name(), &fields)? };
         let config = families::read(&settings, family)?;
         // Biases and norms are detected in the first layer; no other layer may have more.
         for (name, part) in self.tensor_names().filter_map(|name| Some((name, layer_part(name)?))) {
-            if self.tensor(&format!("blk.0.{part}")).is_none() {
+            if !differs(family, part) && self.tensor(&format!("blk.0.{part}")).is_none() {
                 return Err(LoadError::invalid(self.name(), format!("tensor `{name}` has no counterpart in layer 0")));
             }
         }
@@ -83,7 +93,7 @@ impl GgufFile {
     /// # Errors
     /// There is no such matrix.
     pub(super) fn rows(&self, name: &str) -> Result<usize, LoadError> {
-        match self.tensor(name).map(|info| info.shape.dims()) {
+        match self.tensor(name).map(|info| info.shape.as_slice()) {
             Some(&[rows, _]) => Ok(rows),
             Some([_]) => Ok(1),
             Some(dims) => {
@@ -100,25 +110,25 @@ impl GgufFile {
         if let Some(parts @ 2..) = self.usize("split.count")? {
             return refused(format!("a model split into {parts} files"), "one GGUF file");
         }
-        if let Some(experts @ 1..) = self.usize(&key("expert_count"))? {
+        if self.str("general.type")? == Some("adapter") {
+            return refused("`general.type` \"adapter\" (LoRA)".to_owned(), "the file of a model");
+        }
+        if let Some(experts @ 1..) = self.usize(&key("expert_count"))?.filter(|_| !family.experts) {
             return refused(format!("`{}` {experts}", key("expert_count")), "one MLP per layer");
         }
         let causal = key("attention.causal");
-        match (self.bool(&causal)?, family.mask) {
-            (Some(false), MaskConfig::Causal) => return refused(format!("`{causal}` false"), "causal attention only"),
-            (Some(true), MaskConfig::Full) => return refused(format!("`{causal}` true"), "false"),
-            _ => {}
-        }
         if family.mask == MaskConfig::Full {
+            if self.bool(&causal)? == Some(true) {
+                return refused(format!("`{causal}` true"), "false");
+            }
             self.check_head()?;
         }
+        let has_windows = matches!(family.windows, Windows::Local | Windows::Alternating);
         let context = self.usize(&key("context_length"))?.unwrap_or(0);
-        match self.usize(&key("attention.sliding_window"))? {
+        match self.usize(&key("attention.sliding_window"))?.filter(|_| !has_windows) {
             Some(window) if window > 0 && window < context => {
-                return refused(
-                    format!("`{}` {window}", key("attention.sliding_window")),
-                    "full attention in GGUF files",
-                );
+                let what = format!("`{}` {window}", key("attention.sliding_window"));
+                return refused(what, "full attention in files of this architecture");
             }
             _ => {}
         }
@@ -129,8 +139,30 @@ impl GgufFile {
         }
         let known = |name: &str| naming.knows(name) || OTHER_PARTS.contains(&name);
         match self.tensor_names().find(|name| !known(name)) {
-            Some(name) => refused(format!("tensor `{name}`"), &format!("the tensors of `{architecture}`")),
+            Some(name) => {
+                let reason = reason(name).unwrap_or_default();
+                refused(format!("tensor `{name}`{reason}"), &format!("the tensors of `{architecture}`"))
+            }
             None => Ok(()),
         }
     }
+}
+
+/// `true` for a part of layers that not all layers of a family have.
+fn differs(family: &Family, part: &str) -> bool {
+    let is_of_experts = ["ffn_gate_inp.", EXPERTS_UP, EXPERTS_DOWN].iter().any(|name| part.starts_with(name));
+    family.experts && is_of_experts || !family.first_attention_norm && part.starts_with("attn_norm.")
+}
+
+/// The reason why a tensor that converters write is not supported, as the rest of its name.
+fn reason(name: &str) -> Option<&'static str> {
+    let part = layer_part(name).unwrap_or(name);
+    let reasons = [
+        ("attn_norm_2.", ", a second norm after attention (jina-embeddings-v2-base-code),"),
+        ("attn_q_norm.", ", a norm of q (jina-embeddings-v2-base-code),"),
+        ("attn_k_norm.", ", a norm of k (jina-embeddings-v2-base-code),"),
+        ("cls.", ", the head of a classifier whose pooling the file does not state,"),
+        ("dense_2.", ", a projection of tokens (ColBERT),"),
+    ];
+    reasons.iter().find(|(start, _)| part.starts_with(start)).map(|(_, reason)| *reason)
 }

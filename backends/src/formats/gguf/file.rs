@@ -1,14 +1,12 @@
 //! An open GGUF file: typed access to metadata and tensors.
 
-use super::blocks::{decode, dtype_name};
-use super::header;
+use super::header::{self, Content, TensorInfo};
 use crate::disk::{FileBytes, NamedFile};
 use crate::error::LoadError;
 use crate::formats::tensor::{check_shape, reserved};
-use crate::memory_budget;
-use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+use candle_core::quantized::gguf_file::Value;
 use prefold_kernels::Element;
-use std::io::{Cursor, ErrorKind};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
@@ -45,9 +43,7 @@ impl GgufFile {
         let not_found = || LoadError::io(path.display().to_string(), ErrorKind::NotFound.into());
         let bytes = FileBytes::map(path)?.ok_or_else(not_found)?;
         let failed = |problem: String| LoadError::invalid(&name, format!("not a readable GGUF file: {problem}"));
-        let in_memory = header::check(&bytes).map_err(failed)?;
-        memory_budget::check(in_memory).map_err(|problem| failed(format!("its metadata {problem}")))?;
-        let content = Content::read(&mut Cursor::new(&*bytes)).map_err(|error| failed(error.to_string()))?;
+        let content = header::read(&bytes).map_err(failed)?;
         let file = Self { file: NamedFile { name, bytes }, content };
         file.check_places()?;
         Ok(file)
@@ -56,7 +52,7 @@ impl GgufFile {
     /// Checks the type and position of each tensor and that tensors do not overlap, so that the file's size bounds the memory for
     /// its content.
     fn check_places(&self) -> Result<(), LoadError> {
-        let mut tensors: Vec<(&String, &TensorInfo)> = self.content.tensor_infos.iter().collect();
+        let mut tensors: Vec<(&String, &TensorInfo)> = self.content.tensors.iter().collect();
         // An error names the first tensor in the file.
         tensors.sort_by_key(|(name, info)| (info.offset, *name));
         let places = tensors.into_iter().map(|(name, info)| Ok((self.place(name, info)?, name.as_str())));
@@ -157,13 +153,13 @@ impl GgufFile {
     }
 
     /// Type, shape and offset of a tensor.
-    pub(crate) fn tensor(&self, name: &str) -> Option<&TensorInfo> {
-        self.content.tensor_infos.get(name)
+    pub(super) fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.content.tensors.get(name)
     }
 
     /// Names of all tensors.
     pub(crate) fn tensor_names(&self) -> impl Iterator<Item = &str> {
-        self.content.tensor_infos.keys().map(String::as_str)
+        self.content.tensors.keys().map(String::as_str)
     }
 
     /// A whole tensor by its name in the file; `shown` is the name for messages.
@@ -173,7 +169,7 @@ impl GgufFile {
     pub(crate) fn read<T: Element>(&self, name: &str, shown: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
         let info = self.check(name, shown, shape)?;
         let place = self.place(name, info)?;
-        self.file.reading(|| decode(info.ggml_dtype, &self.file.bytes[place]))?
+        self.file.reading(|| info.kind.decode(&self.file.bytes[place]))?
     }
 
     /// Rows of a matrix, which must be below `shape[0]`; other rows are not converted.
@@ -191,7 +187,7 @@ impl GgufFile {
         let bytes = &self.file.bytes[self.place(name, info)?];
         // Rows consist of whole blocks.
         let row_bytes = bytes.len().checked_div(shape[0]).unwrap_or(0);
-        let row = |row: u32| decode(info.ggml_dtype, &bytes[row as usize * row_bytes..][..row_bytes]);
+        let row = |row: u32| info.kind.decode(&bytes[row as usize * row_bytes..][..row_bytes]);
         let mut values = reserved(rows.len().saturating_mul(shape[1]))?;
         self.file.reading(|| {
             for &index in rows {
@@ -205,7 +201,7 @@ impl GgufFile {
     pub(super) fn check(&self, name: &str, shown: &str, shape: &[usize]) -> Result<&TensorInfo, LoadError> {
         let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: shown.to_owned() };
         let info = self.tensor(name).ok_or_else(missing)?;
-        let found = info.shape.dims();
+        let found = info.shape.as_slice();
         // Tools that rewrite a file, such as quantizers, store a matrix of one row as a vector.
         if !matches!((shape, found), (&[1, width], &[found]) if width == found) {
             check_shape(self.name(), shown, shape, found)?;
@@ -215,14 +211,9 @@ impl GgufFile {
 
     /// Byte range of a tensor's blocks in the file.
     fn place(&self, name: &str, info: &TensorInfo) -> Result<Range<usize>, LoadError> {
-        let (dtype, shape) = (info.ggml_dtype, info.shape.dims());
-        if dtype_name(dtype).is_none() {
-            let what = format!("tensor `{name}` of type {dtype:?}");
-            let supported = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K";
-            return Err(LoadError::unsupported(self.name(), what, supported));
-        }
+        let (kind, shape) = (info.kind, &info.shape);
         let problem = |problem: &str| LoadError::invalid(self.name(), format!("tensor `{name}` {problem}"));
-        let block = dtype.block_size();
+        let block = kind.values;
         if !shape.last().is_none_or(|row| row.is_multiple_of(block)) {
             return Err(problem(&format!(
                 "has the shape {shape:?}, whose rows are not a multiple of the block size, {block} values"
@@ -232,9 +223,9 @@ impl GgufFile {
             return Err(problem(&format!("has no values: its shape is {shape:?}")));
         }
         let elements = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
-        let length = elements.and_then(|elements| (elements / block).checked_mul(dtype.type_size()));
+        let length = elements.and_then(|elements| (elements / block).checked_mul(kind.bytes));
         let length = length.ok_or_else(|| problem(&format!("has the impossible shape {shape:?}")))?;
-        let start = self.content.tensor_data_offset.checked_add(info.offset);
+        let start = self.content.data_offset.checked_add(info.offset);
         let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(usize::MAX);
         // Blocks are read in place and contain numbers of up to four bytes.
         if !start.is_multiple_of(4) {

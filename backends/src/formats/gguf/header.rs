@@ -1,14 +1,17 @@
-//! Check of a GGUF file's header before it is read: the library's reader trusts the header, and its errors name no entry.
+//! The header of a GGUF file, whose size bounds the memory to read it; an error names the entry at fault.
 
-use std::collections::HashSet;
+use super::blocks::BlockType;
+use crate::memory_budget;
+use candle_core::quantized::gguf_file::Value;
+use std::collections::HashMap;
 
 /// Maximum values in all arrays together. A vocabulary of 256,000 tokens with types, scores and merges has a million.
 const MAX_ARRAY_VALUES: u64 = 1 << 23;
 
-/// Bytes of memory that the reader takes for a value of an array: a slot of a list with spare capacity, and an allocation.
+/// Bytes of memory for a value of an array: a slot of a list, and an allocation.
 const VALUE_BYTES: u64 = 72;
 
-/// Maximum bytes of the header, which the reader copies. The largest known, with 262,000 tokens, have about 10 MB.
+/// Maximum bytes of the header. The largest known, with 262,000 tokens, have about 10 MB.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Maximum tensors and metadata entries. The largest models have a few thousand tensors and a few dozen entries.
@@ -18,7 +21,7 @@ const MAX_ENTRIES: u64 = 100_000;
 /// Maximum depth of nested arrays; real files have none.
 const MAX_DEPTH: usize = 4;
 
-/// Values for which a nested array counts: a list has memory for four at least.
+/// Values for which a nested array counts, for the memory of its list.
 const NESTED: u64 = 4;
 
 /// Maximum bytes of a key or tensor name; the format's limit for keys.
@@ -30,14 +33,32 @@ const MAX_DIMENSIONS: u32 = 4;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// The key whose value the reader uses as a divisor.
-const ALIGNMENT: &[u8] = b"general.alignment";
+/// The key of the alignment of the tensors' data, and its default.
+const ALIGNMENT: &str = "general.alignment";
+const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// Checks that a header is complete and that its size bounds the memory to read it, and returns the bytes of its arrays in memory.
+/// Content of a header.
+pub(super) struct Content {
+    pub(super) metadata: HashMap<String, Value>,
+    pub(super) tensors: HashMap<String, TensorInfo>,
+    /// Offset of the tensors' data in the file.
+    pub(super) data_offset: u64,
+}
+
+/// Type, shape and place of a tensor.
+pub(crate) struct TensorInfo {
+    pub(super) kind: BlockType,
+    /// Of a matrix: rows, then values of a row.
+    pub(super) shape: Vec<usize>,
+    /// From the start of the tensors' data.
+    pub(super) offset: u64,
+}
+
+/// Reads a header.
 ///
 /// # Errors
 /// Describes the fault and names its entry.
-pub(crate) fn check(bytes: &[u8]) -> Result<u64, String> {
+pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
     let Some(rest) = bytes.strip_prefix(b"GGUF") else {
         return Err("it does not begin with \"GGUF\"".to_owned());
     };
@@ -60,32 +81,19 @@ pub(crate) fn check(bytes: &[u8]) -> Result<u64, String> {
             return Err(format!("it announces {count} {what}, the limit is {limit}"));
         }
     }
-    let mut keys = HashSet::new();
-    for i in 0..entries {
-        let key = header.name().map_err(|problem| format!("key {i} of {entries} of the metadata {problem}"))?;
-        let shown = String::from_utf8_lossy(key);
-        if !keys.insert(key) {
-            return Err(format!("metadata `{shown}` occurs twice"));
-        }
-        let value = header.entry(key);
-        value.map_err(|problem| format!("metadata `{shown}` (entry {i} of {entries}) {problem}"))?;
-    }
-    let mut names = HashSet::new();
-    for i in 0..tensors {
-        let name = header.name().map_err(|problem| format!("the name of tensor {i} of {tensors} {problem}"))?;
-        let shown = String::from_utf8_lossy(name);
-        if !names.insert(name) {
-            return Err(format!("tensor `{shown}` occurs twice"));
-        }
-        header.tensor().map_err(|problem| format!("tensor `{shown}` (entry {i} of {tensors}) {problem}"))?;
-    }
-    Ok(header.array_values * VALUE_BYTES)
+    let (metadata, tensors) = (header.entries(entries)?, header.tensors(tensors)?);
+    let alignment = match metadata.get(ALIGNMENT) {
+        Some(&Value::U32(alignment)) => alignment,
+        _ => DEFAULT_ALIGNMENT,
+    };
+    let end = (bytes.len().min(MAX_BYTES + b"GGUF".len()) - header.rest.len()) as u64;
+    Ok(Content { metadata, tensors, data_offset: end.next_multiple_of(alignment.into()) })
 }
 
 /// Description of an entry that is cut off.
 const ENDS: &str = "extends beyond the end of the file, or beyond 64 MiB, the limit of a header";
 
-/// The unchecked rest of a header.
+/// The unread rest of a header.
 struct Header<'a> {
     rest: &'a [u8],
     version: u32,
@@ -94,18 +102,50 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
+    fn entries(&mut self, count: u64) -> Result<HashMap<String, Value>, String> {
+        let mut entries = HashMap::new();
+        for i in 0..count {
+            let key = self.name().map_err(|problem| format!("key {i} of {count} of the metadata {problem}"))?;
+            if entries.contains_key(&key) {
+                return Err(format!("metadata `{key}` occurs twice"));
+            }
+            let value = self.entry(&key);
+            let value = value.map_err(|problem| format!("metadata `{key}` (entry {i} of {count}) {problem}"))?;
+            entries.insert(key, value);
+        }
+        Ok(entries)
+    }
+
+    fn tensors(&mut self, count: u64) -> Result<HashMap<String, TensorInfo>, String> {
+        let mut tensors = HashMap::new();
+        for i in 0..count {
+            let name = self.name().map_err(|problem| format!("the name of tensor {i} of {count} {problem}"))?;
+            if tensors.contains_key(&name) {
+                return Err(format!("tensor `{name}` occurs twice"));
+            }
+            let info = self.tensor();
+            let info = info.map_err(|problem| format!("tensor `{name}` (entry {i} of {count}) {problem}"))?;
+            tensors.insert(name, info);
+        }
+        Ok(tensors)
+    }
+
     fn take(&mut self, length: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
         self.rest = rest;
         Some(taken)
     }
 
+    fn number<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N as u64)?.try_into().ok()
+    }
+
     fn u32(&mut self) -> Option<u32> {
-        self.take(4)?.try_into().map(u32::from_le_bytes).ok()
+        self.number().map(u32::from_le_bytes)
     }
 
     fn u64(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().map(u64::from_le_bytes).ok()
+        self.number().map(u64::from_le_bytes)
     }
 
     /// A count, which has half as many bytes in version 1.
@@ -113,22 +153,23 @@ impl<'a> Header<'a> {
         if self.version == 1 { self.u32().map(u64::from) } else { self.u64() }
     }
 
-    fn string(&mut self) -> Option<&'a [u8]> {
-        let length = self.length()?;
-        self.take(length)
+    /// A text without trailing zeros, which some files have. Files with invalid UTF-8 exist.
+    fn text(&mut self, length: u64) -> Option<String> {
+        let bytes = self.take(length)?;
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// A key or tensor name without trailing zeros, as the reader takes it.
-    fn name(&mut self) -> Result<&'a [u8], String> {
+    /// A key or tensor name.
+    fn name(&mut self) -> Result<String, String> {
         let length = self.length().ok_or(ENDS)?;
         if length > MAX_NAME_BYTES {
             return Err(format!("has {length} bytes, more than {MAX_NAME_BYTES}"));
         }
-        let name = self.take(length).ok_or(ENDS)?;
-        Ok(name.iter().rposition(|&byte| byte != 0).map_or(&[], |last| &name[..=last]))
+        self.text(length).ok_or_else(|| ENDS.to_owned())
     }
 
-    fn entry(&mut self, key: &[u8]) -> Result<(), String> {
+    fn entry(&mut self, key: &str) -> Result<Value, String> {
         let kind = self.u32().ok_or(ENDS)?;
         if key != ALIGNMENT {
             return self.value(kind, 0);
@@ -137,21 +178,25 @@ impl<'a> Header<'a> {
         /// The type that the format prescribes.
         const U32: u32 = 4;
         match (kind, self.u32()) {
-            (U32, Some(alignment)) if alignment.is_power_of_two() => Ok(()),
+            (U32, Some(alignment)) if alignment.is_power_of_two() => Ok(Value::U32(alignment)),
             (U32, Some(alignment)) => Err(format!("must be a power of two, it is {alignment}")),
             (U32, None) => Err(ENDS.to_owned()),
             (kind, _) => Err(format!("must be a whole number of 32 bits, it is of type {kind}")),
         }
     }
 
-    fn value(&mut self, kind: u32, depth: usize) -> Result<(), String> {
-        if kind == STRING {
-            return self.string().map(drop).ok_or_else(|| ENDS.to_owned());
+    fn value(&mut self, kind: u32, depth: usize) -> Result<Value, String> {
+        match kind {
+            STRING => {
+                let text = self.length().and_then(|length| self.text(length));
+                text.map(Value::String).ok_or_else(|| ENDS.to_owned())
+            }
+            ARRAY => self.array(depth),
+            kind => self.scalar(kind)?.ok_or_else(|| ENDS.to_owned()),
         }
-        if kind != ARRAY {
-            let size = fixed_size(kind)?;
-            return self.take(size).map(drop).ok_or_else(|| ENDS.to_owned());
-        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Value, String> {
         if depth == MAX_DEPTH {
             return Err(format!("has arrays nested more than {MAX_DEPTH} deep"));
         }
@@ -161,42 +206,64 @@ impl<'a> Header<'a> {
         if self.array_values > MAX_ARRAY_VALUES {
             return Err(format!("has {length} values; the limit is {MAX_ARRAY_VALUES} in all arrays together"));
         }
-        match kind {
-            STRING | ARRAY => (0..length).try_for_each(|_| self.value(kind, depth + 1)),
-            // At most 8 bytes each, of a bounded number.
-            kind => self.take(length * fixed_size(kind)?).map(drop).ok_or_else(|| ENDS.to_owned()),
+        let size = if matches!(kind, STRING | ARRAY) { 1 } else { fixed_size(kind)? };
+        if length.saturating_mul(size) > self.rest.len() as u64 {
+            return Err(ENDS.to_owned());
         }
+        memory_budget::check(self.array_values * VALUE_BYTES)
+            .map_err(|problem| format!("is in arrays that all together {problem}"))?;
+        (0..length).map(|_| self.value(kind, depth + 1)).collect::<Result<_, _>>().map(Value::Array)
     }
 
-    fn tensor(&mut self) -> Result<(), String> {
+    /// A value of a fixed size; `None` if the header ends in it.
+    fn scalar(&mut self, kind: u32) -> Result<Option<Value>, String> {
+        let value = match kind {
+            0 => self.number().map(u8::from_le_bytes).map(Value::U8),
+            1 => self.number().map(i8::from_le_bytes).map(Value::I8),
+            2 => self.number().map(u16::from_le_bytes).map(Value::U16),
+            3 => self.number().map(i16::from_le_bytes).map(Value::I16),
+            4 => self.u32().map(Value::U32),
+            5 => self.number().map(i32::from_le_bytes).map(Value::I32),
+            6 => self.number().map(f32::from_le_bytes).map(Value::F32),
+            BOOL => match self.number::<1>() {
+                Some([byte @ 0..=1]) => Some(Value::Bool(byte == 1)),
+                Some([byte]) => return Err(format!("has the boolean {byte}, it must be 0 or 1")),
+                None => None,
+            },
+            10 => self.u64().map(Value::U64),
+            11 => self.number().map(i64::from_le_bytes).map(Value::I64),
+            12 => self.number().map(f64::from_le_bytes).map(Value::F64),
+            _ => return Err(format!("is of type {kind}, which is not known")),
+        };
+        Ok(value)
+    }
+
+    fn tensor(&mut self) -> Result<TensorInfo, String> {
         let dimensions = self.u32().ok_or(ENDS)?;
         if dimensions > MAX_DIMENSIONS {
             return Err(format!("has {dimensions} dimensions, more than {MAX_DIMENSIONS}"));
         }
+        let mut shape = Vec::new();
         for _ in 0..dimensions {
-            self.length().ok_or(ENDS)?;
+            shape.push(usize::try_from(self.length().ok_or(ENDS)?).unwrap_or(usize::MAX));
         }
-        let kind = self.u32().ok_or(ENDS)?;
-        if !is_known(kind) {
-            return Err(format!("is of type {kind}, which is not known"));
-        }
-        self.u64().map(drop).ok_or_else(|| ENDS.to_owned())
+        // The format has the length of a row first.
+        shape.reverse();
+        let kind = BlockType::of(self.u32().ok_or(ENDS)?)?;
+        Ok(TensorInfo { kind, shape, offset: self.u64().ok_or(ENDS)? })
     }
 }
+
+/// Type of a boolean.
+const BOOL: u32 = 7;
 
 /// Bytes of a value of a type.
 fn fixed_size(kind: u32) -> Result<u64, String> {
     match kind {
-        // 8 bits and booleans.
-        0 | 1 | 7 => Ok(1),
+        0 | 1 | BOOL => Ok(1),
         2 | 3 => Ok(2),
         4..=6 => Ok(4),
         10..=12 => Ok(8),
         _ => Err(format!("is of type {kind}, which is not known")),
     }
-}
-
-/// `true` if the reader knows this type of tensor.
-fn is_known(kind: u32) -> bool {
-    matches!(kind, 0..=3 | 6..=15 | 30)
 }

@@ -12,7 +12,18 @@ pub(crate) struct Naming {
     layer_parts: Vec<(&'static str, &'static str)>,
     /// Tensors outside the layers.
     whole_parts: Vec<(&'static str, &'static str)>,
+    /// Matrices of all experts of a layer: complete names in Hugging Face's files.
+    experts: Vec<(&'static str, &'static str)>,
+    /// The bias of the experts, which converters leave out.
+    experts_bias: &'static str,
 }
+
+/// The matrices of all experts of a layer, `[experts, intermediate, hidden]` and `[experts, hidden, intermediate]`.
+pub(super) const EXPERTS_UP: &str = "ffn_up_exps";
+pub(super) const EXPERTS_DOWN: &str = "ffn_down_exps";
+
+/// Dense modules of sentence-transformers, in their order.
+pub(super) const DENSE: [&str; 2] = ["dense_2", "dense_3"];
 
 impl Naming {
     /// The names of a family's tensors.
@@ -22,6 +33,8 @@ impl Naming {
             NormPlacement::Post => ["attn_output_norm", "layer_output_norm"],
             NormPlacement::Pre | NormPlacement::PrePost => ["attn_norm", "ffn_norm"],
         };
+        // Gate and up projection in one matrix have the name of the up projection.
+        let gate = if names.gate == names.up { "" } else { names.gate };
         let [q, k, v] = if names.q == names.v { ["attn_qkv", "", ""] } else { ["attn_q", "attn_k", "attn_v"] };
         let layer_parts = [
             (attention_norm, names.attention_norm),
@@ -31,11 +44,15 @@ impl Naming {
             ("attn_output", names.output),
             ("attn_q_norm", names.q_norm),
             ("attn_k_norm", names.k_norm),
+            ("post_attention_norm", names.attention_output_norm),
             (feed_forward_norm, names.feed_forward_norm),
-            ("ffn_gate", names.gate),
+            ("post_ffw_norm", names.feed_forward_output_norm),
+            ("ffn_gate", gate),
             ("ffn_up", names.up),
             ("ffn_down", names.down),
+            ("ffn_gate_inp", names.router),
         ];
+        let experts = [(EXPERTS_UP, names.experts_up), (EXPERTS_DOWN, names.experts_down)];
         let is_classifier = family.gguf.is_some_and(|gguf| gguf.classifier);
         let head = family.classifier.layers.iter().take_while(|_| is_classifier).map(|layer| layer.name);
         let whole_parts = [
@@ -46,6 +63,8 @@ impl Naming {
             ("output_norm", names.final_norm),
             ("output", if family.mask == MaskConfig::Causal { "lm_head" } else { "" }),
         ];
+        let is_dense = family.gguf.is_some_and(|gguf| gguf.dense);
+        let dense = DENSE.into_iter().filter(|_| is_dense).map(|name| (name, name));
         let is_there = |(gguf, name): &(&str, &str)| !gguf.is_empty() && !name.is_empty();
         Self {
             layers: names.layers,
@@ -54,7 +73,10 @@ impl Naming {
                 .into_iter()
                 .filter(is_there)
                 .chain(["cls", "cls.output"].into_iter().zip(head))
+                .chain(dense)
                 .collect(),
+            experts: experts.into_iter().filter(is_there).collect(),
+            experts_bias: names.experts_bias,
         }
     }
 
@@ -62,18 +84,34 @@ impl Naming {
     pub(crate) fn knows(&self, gguf: &str) -> bool {
         let Some((part, _)) = parameter(gguf) else { return false };
         let is_part = |parts: &[(&str, &str)], part: &str| parts.iter().any(|(known, _)| *known == part);
-        is_part(&self.whole_parts, part) || layer_part(part).is_some_and(|part| is_part(&self.layer_parts, part))
+        let is_of_layer = |part: &str| is_part(&self.layer_parts, part) || is_part(&self.experts, part);
+        is_part(&self.whole_parts, part) || layer_part(part).is_some_and(is_of_layer)
     }
 
     /// `model.layers.3.self_attn.q_proj.weight` to `blk.3.attn_q.weight`.
     pub(crate) fn gguf_name(&self, name: &str) -> Option<String> {
+        if let Some((layer, part)) = self.of_layer(name)
+            && let Some((gguf, _)) = self.experts.iter().find(|(_, known)| *known == part)
+        {
+            return Some(format!("blk.{layer}.{gguf}.weight"));
+        }
         let (part, kind) = parameter(name)?;
         if let Some((gguf, _)) = self.whole_parts.iter().find(|(_, known)| *known == part) {
             return Some(format!("{gguf}.{kind}"));
         }
-        let (layer, part) = part.strip_prefix(self.layers)?.strip_prefix('.')?.split_once('.')?;
+        let (layer, part) = self.of_layer(part)?;
         let (gguf, _) = self.layer_parts.iter().find(|(_, known)| *known == part)?;
         Some(format!("blk.{layer}.{gguf}.{kind}"))
+    }
+
+    /// `true` for the bias of a layer's experts.
+    pub(super) fn is_experts_bias(&self, name: &str) -> bool {
+        self.of_layer(name).is_some_and(|(_, part)| part == self.experts_bias)
+    }
+
+    /// The number of a layer, and the name of a part of it.
+    fn of_layer<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
+        name.strip_prefix(self.layers)?.strip_prefix('.')?.split_once('.')
     }
 }
 
@@ -96,7 +134,7 @@ mod tests {
     #[test]
     fn names_of_each_architecture() {
         let naming = |model_type: &str| {
-            Naming::new(families::all().find(|it| it.gguf.is_some() && it.model_type == model_type).unwrap())
+            Naming::new(families::of_gguf().map(|(it, _)| it).find(|it| it.model_type == model_type).unwrap())
         };
         for (model_type, gguf, name) in [
             ("llama", "token_embd.weight", "model.embed_tokens.weight"),
@@ -109,7 +147,13 @@ mod tests {
             ("roberta", "blk.0.layer_output_norm.bias", "roberta.encoder.layer.0.output.LayerNorm.bias"),
             ("distilbert", "cls.bias", "pre_classifier.bias"),
             ("nomic_bert", "blk.1.attn_qkv.weight", "bert.encoder.layers.1.attn.Wqkv.weight"),
+            ("nomic_bert", "blk.1.ffn_gate_inp.weight", "bert.encoder.layers.1.mlp.router.layer.weight"),
             ("nomic_bert", "token_embd_norm.bias", "bert.emb_ln.bias"),
+            ("nomic_bert", "blk.1.ffn_down_exps.weight", "bert.encoder.layers.1.mlp.experts.mlp.w2"),
+            ("modernbert", "blk.0.ffn_up.weight", "model.layers.0.mlp.Wi.weight"),
+            ("gemma3_text", "blk.2.post_ffw_norm.weight", "model.layers.2.post_feedforward_layernorm.weight"),
+            ("gemma3_text", "dense_3.weight", "dense_3.weight"),
+            ("xlm-roberta", "blk.1.attn_qkv.bias", "roberta.encoder.layers.1.mixer.Wqkv.bias"),
         ] {
             let naming = naming(model_type);
             assert_eq!(naming.gguf_name(name).as_deref(), Some(gguf));

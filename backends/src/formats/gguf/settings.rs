@@ -1,6 +1,6 @@
 //! The settings of a model in a GGUF file: its metadata, and the presence and shapes of its tensors.
 
-use super::file::{ARCHITECTURE, GgufFile};
+use super::file::GgufFile;
 use super::names::Naming;
 use crate::config::{RopeConfig, RopeScaling, RotaryConfig};
 use crate::error::LoadError;
@@ -13,7 +13,7 @@ pub(super) struct Metadata<'a> {
     pub(super) file: &'a GgufFile,
     pub(super) architecture: &'a str,
     pub(super) naming: Naming,
-    /// Empty.
+    /// The settings under the names of `config.json`.
     pub(super) json: Fields<'a>,
 }
 
@@ -54,23 +54,33 @@ impl Settings for Metadata<'_> {
     fn rotary(&self, rotary: Rotary, head_dim: usize) -> Result<RotaryConfig, LoadError> {
         match rotary {
             Rotary::OneBase { default, .. } => Ok(self.file.rope(self.architecture, default, head_dim)?.into()),
-            Rotary::TwoBases { .. } => {
-                let what = format!("`{ARCHITECTURE}` \"{}\"", self.architecture);
-                Err(LoadError::unsupported(self.file.name(), what, "models with one RoPE base"))
-            }
+            Rotary::TwoBases { full, windowed } => Ok(RotaryConfig {
+                full: self.file.rope(self.architecture, Some(full.1), head_dim)?,
+                windowed: RopeConfig {
+                    theta: self
+                        .file
+                        .rope_base(&format!("{}.rope.freq_base_swa", self.architecture), Some(windowed.1))?,
+                    scaling: RopeScaling::None,
+                },
+            }),
         }
     }
 }
 
 impl GgufFile {
+    /// The base of RoPE.
+    fn rope_base(&self, key: &str, default: Option<f64>) -> Result<f64, LoadError> {
+        match self.f64(key)? {
+            Some(theta) if theta > 0.0 => Ok(theta),
+            Some(theta) => Err(self.wrong(key, &format!("above 0, it is {theta}"))),
+            None => default.ok_or_else(|| self.lacks(key)),
+        }
+    }
+
     /// RoPE of all layers; `default` is the default base.
     fn rope(&self, architecture: &str, default: Option<f64>, head_dim: usize) -> Result<RopeConfig, LoadError> {
         let key = |name: &str| format!("{architecture}.rope.{name}");
-        let theta = match self.f64(&key("freq_base"))? {
-            Some(theta) if theta > 0.0 => theta,
-            Some(theta) => return Err(self.wrong(&key("freq_base"), &format!("above 0, it is {theta}"))),
-            None => default.ok_or_else(|| self.lacks(&key("freq_base")))?,
-        };
+        let theta = self.rope_base(&key("freq_base"), default)?;
         if let Some(rotated) = self.usize(&key("dimension_count"))?.filter(|&rotated| rotated != head_dim) {
             let what = format!("`{}` {rotated} of {head_dim}", key("dimension_count"));
             return Err(LoadError::unsupported(self.name(), what, "RoPE on all components"));

@@ -2,7 +2,7 @@
 
 use super::file::GgufFile;
 use super::tokens::BESIDE;
-use super::{byte_level, unigram, wordpiece};
+use super::{byte_level, sentencepiece, unigram, wordpiece};
 use crate::error::LoadError;
 use prefold_core::TokenizerSums;
 use tokenizers::Tokenizer;
@@ -18,10 +18,11 @@ pub(crate) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
         "gpt2" => byte_level::tokenizer(file, sums),
         "bert" => wordpiece::tokenizer(file, sums),
         "t5" => unigram::tokenizer(file, sums),
+        "llama" => sentencepiece::tokenizer(file, sums),
         model => {
-            let kind = if model == "llama" { " (SentencePiece's BPE)" } else { "" };
-            let supported = format!("gpt2 (byte-level BPE), bert (WordPiece), t5 (Unigram); {BESIDE}");
-            Err(LoadError::unsupported(file.name(), format!("`{MODEL}` \"{model}\"{kind}"), supported))
+            let supported = "gpt2 (byte-level BPE), llama (SentencePiece's BPE), bert (WordPiece), t5 (Unigram)";
+            let supported = format!("{supported}; {BESIDE}");
+            Err(LoadError::unsupported(file.name(), format!("`{MODEL}` \"{model}\""), supported))
         }
     }
 }

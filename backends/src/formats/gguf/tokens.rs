@@ -4,10 +4,12 @@ use super::file::GgufFile;
 use crate::error::LoadError;
 use candle_core::quantized::gguf_file::Value;
 use prefold_core::check_pieces;
+use std::borrow::Cow;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::Vocab;
 
-const TOKENS: &str = "tokenizer.ggml.tokens";
+pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
+const SCORES: &str = "tokenizer.ggml.scores";
 const TOKEN_TYPES: &str = "tokenizer.ggml.token_type";
 
 /// Advice if the file's tokenizer is not supported.
@@ -15,7 +17,7 @@ pub(super) const BESIDE: &str = "to use the model's tokenizer.json, put it into 
 
 /// A token of the vocabulary; its id is its index.
 pub(super) struct Token<'a> {
-    pub(super) text: &'a str,
+    pub(super) text: Cow<'a, str>,
     pub(super) kind: Kind,
 }
 
@@ -62,7 +64,7 @@ pub(super) fn tokens(file: &GgufFile) -> Result<Vec<Token<'_>>, LoadError> {
             5 => Kind::Unused,
             _ => Kind::Normal,
         };
-        Ok(Token { text, kind })
+        Ok(Token { text: Cow::Borrowed(text), kind })
     };
     texts.into_iter().zip(kinds).map(token).collect()
 }
@@ -89,8 +91,8 @@ pub(super) fn added_tokens(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<
     let mask = token_at(file, tokens, "tokenizer.ggml.mask_token_id")?.map(|(text, _)| text);
     let added = tokens.iter().filter(|token| matches!(token.kind, Kind::Control | Kind::UserDefined));
     let added = added.map(|token| {
-        let takes_space = mask.as_deref() == Some(token.text);
-        AddedToken::from(token.text, token.kind == Kind::Control).normalized(false).lstrip(takes_space)
+        let takes_space = mask.as_deref() == Some(&*token.text);
+        AddedToken::from(&*token.text, token.kind == Kind::Control).normalized(false).lstrip(takes_space)
     });
     Ok(added.collect())
 }
@@ -102,9 +104,48 @@ pub(super) fn added_tokens(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<
 pub(super) fn token_at(file: &GgufFile, tokens: &[Token<'_>], key: &str) -> Result<Option<(String, u32)>, LoadError> {
     let Some(id) = file.usize(key)? else { return Ok(None) };
     match (tokens.get(id), u32::try_from(id)) {
-        (Some(token), Ok(id)) => Ok(Some((token.text.to_owned(), id))),
+        (Some(token), Ok(id)) => Ok(Some((token.text.clone().into_owned(), id))),
         _ => Err(file.wrong(key, &format!("below the number of tokens ({}), it is {id}", tokens.len()))),
     }
+}
+
+/// The token before every text, if any; `default` says whether tokenizers of this kind add one.
+///
+/// # Errors
+/// Its metadata are malformed, or there is no such token.
+pub(super) fn first_token(
+    file: &GgufFile,
+    tokens: &[Token<'_>],
+    default: bool,
+) -> Result<Option<(String, u32)>, LoadError> {
+    const ID: &str = "tokenizer.ggml.bos_token_id";
+    if !file.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(default) {
+        return Ok(None);
+    }
+    for key in [ID, "tokenizer.ggml.cls_token_id"] {
+        if let Some(token) = token_at(file, tokens, key)? {
+            return Ok(Some(token));
+        }
+    }
+    Err(file.lacks(ID))
+}
+
+/// Scores of the pieces by id.
+///
+/// # Errors
+/// They are missing or malformed.
+pub(super) fn scores(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<f64>, LoadError> {
+    let wrong = || file.wrong(SCORES, "a list of finite numbers, one for each token");
+    let scores = match file.get(SCORES) {
+        Some(Value::Array(scores)) if scores.len() == tokens.len() => scores,
+        Some(_) => return Err(wrong()),
+        None => return Err(file.lacks(SCORES)),
+    };
+    let score = |score: &Value| match *score {
+        Value::F32(score) if score.is_finite() => Ok(f64::from(score)),
+        _ => Err(wrong()),
+    };
+    scores.iter().map(score).collect()
 }
 
 /// The strings of a list.

@@ -1,7 +1,7 @@
 //! Unigram in a GGUF file's metadata, with XLM-RoBERTa's normaliser and special tokens.
 
 use super::file::GgufFile;
-use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, token_at, tokens};
+use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, scores, token_at, tokens};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
@@ -14,7 +14,6 @@ use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{NormalizerWrapper, Tokenizer};
 
-const SCORES: &str = "tokenizer.ggml.scores";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
 /// SentencePiece's space mark.
@@ -40,7 +39,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     let (_, unk) = required("tokenizer.ggml.unknown_token_id")?;
     let failed = failed(file);
     let beyond = |problem| LoadError::invalid(file.name(), format!("the vocabulary {problem}"));
-    check_unigram(tokens.iter().map(|token| token.text), sums).map_err(beyond)?;
+    check_unigram(tokens.iter().map(|token| &*token.text), sums).map_err(beyond)?;
     let model = Unigram::from(scored(file, &tokens)?, Some(unk as usize), false).map_err(failed)?;
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_normalizer(Some(normalizer(file)?)).map_err(failed)?;
@@ -55,22 +54,12 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
 /// Pieces and their scores by id. Unused ids get the lowest score of the others: converters give them a far lower one, which
 /// would lower the score of unknown letters.
 fn scored(file: &GgufFile, tokens: &[Token<'_>]) -> Result<Vec<(String, f64)>, LoadError> {
-    let wrong = || file.wrong(SCORES, "a list of finite numbers, one for each token");
-    let scores = match file.get(SCORES) {
-        Some(Value::Array(scores)) if scores.len() == tokens.len() => scores,
-        Some(_) => return Err(wrong()),
-        None => return Err(file.lacks(SCORES)),
-    };
-    let score = |score: &Value| match *score {
-        Value::F32(score) if score.is_finite() => Ok(f64::from(score)),
-        _ => Err(wrong()),
-    };
-    let scores = scores.iter().map(score).collect::<Result<Vec<_>, _>>()?;
+    let scores = scores(file, tokens)?;
     let used = tokens.iter().zip(&scores).filter(|(token, _)| token.kind != Kind::Unused);
     let lowest = used.map(|(_, &score)| score).fold(0.0, f64::min);
     let scored = tokens.iter().zip(scores).map(|(token, score)| {
         let score = if token.kind == Kind::Unused { lowest } else { score };
-        (token.text.to_owned(), score)
+        (token.text.clone().into_owned(), score)
     });
     Ok(scored.collect())
 }

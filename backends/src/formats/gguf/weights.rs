@@ -1,11 +1,10 @@
 //! Tensors of a GGUF file under Hugging Face's names.
 
-use super::blocks::dtype_name;
 use super::file::{CLASS_ROWS, GgufFile};
-use super::names::Naming;
+use super::names::{EXPERTS_DOWN, EXPERTS_UP, Naming};
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
-use crate::formats::tensor::reserved;
+use crate::formats::tensor::{reserved, zeros};
 use prefold_kernels::Element;
 
 /// Tensors of a GGUF file under Hugging Face's names.
@@ -15,6 +14,7 @@ pub(crate) struct GgufWeights {
     naming: Naming,
     /// Head size, if the rows of q and k are in the order of interleaved RoPE.
     interleaved_head_dim: Option<usize>,
+    num_experts: usize,
 }
 
 impl GgufWeights {
@@ -27,7 +27,8 @@ impl GgufWeights {
         let family = file.family()?;
         let interleaved = family.gguf.is_some_and(|gguf| gguf.interleaved_rope);
         let interleaved_head_dim = interleaved.then_some(config.attention.head_dim);
-        Ok(Self { file, naming: Naming::new(family), interleaved_head_dim })
+        let num_experts = config.feed_forward.experts.map_or(0, |experts| experts.num_experts);
+        Ok(Self { file, naming: Naming::new(family), interleaved_head_dim, num_experts })
     }
 
     /// As [`Weights::f32_rows`](crate::formats::Weights::f32_rows).
@@ -38,7 +39,7 @@ impl GgufWeights {
     /// As [`Weights::class_rows`](crate::formats::Weights::class_rows).
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         let Some(info) = self.file.tensor(CLASS_ROWS) else { return Ok(None) };
-        let rows = info.shape.dims().first().copied().unwrap_or(0);
+        let rows = info.shape.first().copied().unwrap_or(0);
         let values = self.file.read(CLASS_ROWS, CLASS_ROWS, &[rows, width])?;
         let labels: Vec<String> = self.file.class_labels()?.into_iter().map(str::to_owned).collect();
         if !labels.is_empty() && labels.len() != rows {
@@ -55,19 +56,36 @@ impl GgufWeights {
 
     /// Number of values in all tensors.
     pub(crate) fn parameters(&self) -> u64 {
-        let count = |name: &str| self.file.tensor(name).map_or(0, |info| info.shape.elem_count() as u64);
+        let count = |name: &str| self.file.tensor(name).map_or(0, |info| info.shape.iter().product::<usize>() as u64);
         self.file.tensor_names().map(count).sum()
     }
 
     /// Type of a tensor, after the word `gguf`.
     pub(crate) fn stored_dtype(&self, name: &str) -> &'static str {
         let info = self.naming.gguf_name(name).and_then(|name| self.file.tensor(&name));
-        info.and_then(|info| dtype_name(info.ggml_dtype)).unwrap_or("unknown")
+        info.map_or("unknown", |info| info.kind.name)
     }
 
     /// As [`Weights::check`](crate::formats::Weights::check).
     pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), LoadError> {
-        self.file.check(&self.stored_name(name)?, name, shape).map(drop)
+        if self.naming.is_experts_bias(name) {
+            return Ok(());
+        }
+        let stored = self.stored_name(name)?;
+        self.file.check(&stored, name, &self.stored_shape(&stored, shape)).map(drop)
+    }
+
+    /// Shape in the file, which has another dimension for experts and the matrices of the second layer transposed.
+    fn stored_shape(&self, stored: &str, shape: &[usize]) -> Vec<usize> {
+        match *shape {
+            [rows, hidden] if stored.contains(EXPERTS_UP) => {
+                vec![self.num_experts, rows / self.num_experts.max(1), hidden]
+            }
+            [rows, hidden] if stored.contains(EXPERTS_DOWN) => {
+                vec![self.num_experts, hidden, rows / self.num_experts.max(1)]
+            }
+            _ => shape.to_vec(),
+        }
     }
 
     /// Name in the file.
@@ -78,8 +96,15 @@ impl GgufWeights {
 
     /// As [`Weights::read`](crate::formats::Weights::read).
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        if self.naming.is_experts_bias(name) {
+            return zeros(shape.iter().product());
+        }
         let stored = self.stored_name(name)?;
-        let values = self.file.read(&stored, name, shape)?;
+        let stored_shape = self.stored_shape(&stored, shape);
+        let values = self.file.read(&stored, name, &stored_shape)?;
+        if let ([_, rows, columns], true) = (&*stored_shape, stored.contains(EXPERTS_DOWN)) {
+            return transposed(&values, *rows, *columns);
+        }
         let rotated = stored.contains(".attn_q.") || stored.contains(".attn_k.");
         match self.interleaved_head_dim.filter(|_| rotated) {
             Some(head_dim) => halves_from_neighbours(&values, head_dim, shape.iter().skip(1).product()),
@@ -99,6 +124,20 @@ fn halves_from_neighbours<T: Copy>(values: &[T], head_dim: usize, row_len: usize
             for pair in 0..head_dim / 2 {
                 out.extend_from_slice(&head[(2 * pair + half) * row_len..][..row_len]);
             }
+        }
+    }
+    Ok(out)
+}
+
+/// Transposes matrices one after another.
+///
+/// # Errors
+/// There is not enough memory.
+fn transposed<T: Copy>(values: &[T], rows: usize, columns: usize) -> Result<Vec<T>, LoadError> {
+    let mut out = reserved(values.len())?;
+    for matrix in values.chunks(rows * columns) {
+        for column in 0..columns {
+            out.extend((0..rows).map(|row| matrix[row * columns + column]));
         }
     }
     Ok(out)

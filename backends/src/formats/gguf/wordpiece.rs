@@ -42,7 +42,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
 /// A token in BERT's own spelling.
 fn piece(token: &Token<'_>) -> String {
     match token.text.strip_prefix(BEGINS) {
-        _ if token.kind == Kind::Control => token.text.to_owned(),
+        _ if token.kind == Kind::Control => token.text.clone().into_owned(),
         // U+2581 alone continues a word: no word begins with nothing.
         None | Some("") => format!("{CONTINUES}{}", token.text),
         Some(word) => word.to_owned(),

@@ -9,6 +9,7 @@ use crate::ops::tensor::operation::{CudaOutput, CudaTensor};
 use crate::ops::tensor::storage::{kernel_error, slice, slice_mut};
 use candle_core::{Result, Tensor};
 use prefold_kernels::{QuantizedTable, Store};
+use std::ops::Range;
 
 /// A table of embeddings, `[rows, width]`.
 #[derive(Debug)]
@@ -20,22 +21,16 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// Quantizes a table; `read` gives some of its rows.
+    /// Quantizes a table; `read` gives some of its rows, on several threads.
     ///
     /// # Errors
     /// Rows cannot be read, or there is no memory.
     pub(crate) fn quantize(
-        [rows, width]: [usize; 2],
-        read: impl Fn(&[u32]) -> std::result::Result<Vec<f32>, LoadError>,
+        shape: [usize; 2],
+        read: impl Fn(&[u32]) -> std::result::Result<Vec<f32>, LoadError> + Sync,
     ) -> std::result::Result<Self, LoadError> {
-        /// Rows read at a time, so that few are in memory as f32.
-        const ROWS: usize = 4096;
-        let mut table = QuantizedTable::with_capacity(rows, width)?;
-        let rows: Vec<u32> = (0..rows as u32).collect();
-        for rows in rows.chunks(ROWS) {
-            table.push(&read(rows)?)?;
-        }
-        Ok(Self::Quantized(table))
+        let read = |rows: Range<usize>| read(&rows.map(|row| row as u32).collect::<Vec<_>>());
+        Ok(Self::Quantized(QuantizedTable::quantize(shape, read)?))
     }
 
     /// `out[i] = table[ids[i]]` as `f32`, or adds it.

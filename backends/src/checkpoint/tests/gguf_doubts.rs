@@ -1,0 +1,121 @@
+//! GGUF files with last-token pooling and no end token, or with another pooling than the model was trained with.
+
+use super::gguf::{Gguf, qwen3};
+use super::gguf_encoders::{answers, loaded};
+use super::{copy_of, fixture, open, options};
+use crate::checkpoint::Checkpoint;
+use crate::options::{LoadOptions, ModelSource};
+use candle_core::quantized::gguf_file::Value;
+use prefold_core::Pooling;
+use std::fs;
+use tempfile::TempDir;
+
+const ADD: &str = "tokenizer.ggml.add_eos_token";
+
+fn string(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+/// The last token of a text, and the warnings.
+fn end_and_warnings(gguf: &Gguf, pooling: Option<Pooling>) -> (u32, Vec<String>) {
+    let dir = TempDir::new().unwrap();
+    gguf.write(&dir.path().join("model.gguf"));
+    let options = LoadOptions { pooling, ..options(ModelSource::Path(dir.path().to_owned())) };
+    let checkpoint = Checkpoint::open(&options).unwrap();
+    let ids = checkpoint.tokenizer.encode("red fox", true).unwrap().get_ids().to_vec();
+    (*ids.last().unwrap(), checkpoint.capabilities.warnings.clone())
+}
+
+fn set_pooling(gguf: &mut Gguf, number: u32) {
+    gguf.set("qwen3.pooling_type", Value::U32(number));
+}
+
+#[test]
+fn a_missing_end_token_is_supplied_with_a_warning() {
+    let mut gguf = qwen3();
+    let (end, warnings) = end_and_warnings(&gguf, None);
+    assert_eq!((end, warnings), (1000, vec![]));
+    gguf.metadata.remove(ADD);
+    let (end, warnings) = end_and_warnings(&gguf, None);
+    assert_eq!(end, 1000);
+    assert!(
+        warnings.len() == 1 && warnings[0].contains(ADD) && warnings[0].contains("end token (EOS)"),
+        "{warnings:?}"
+    );
+
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("model.gguf");
+    gguf.write(&path);
+    let (mut found, mut original) = (loaded(&path), loaded(&fixture("qwen3-tiny")));
+    assert_eq!(answers(&mut found), answers(&mut original));
+}
+
+#[test]
+fn the_end_of_a_chat_message_does_not_end_texts() {
+    let mut gguf = qwen3();
+    gguf.metadata.remove(ADD);
+    let Some(Value::Array(tokens)) = gguf.metadata.get("tokenizer.ggml.tokens") else { panic!() };
+    let id = |name: &str| tokens.iter().position(|token| matches!(token, Value::String(it) if it == name)).unwrap();
+    let (of_message, of_text) = (id("<|im_end|>") as u32, id("<|endoftext|>") as u32);
+    gguf.set("tokenizer.ggml.eos_token_id", Value::U32(of_message));
+    let (end, warnings) = end_and_warnings(&gguf, None);
+    assert_eq!(end, of_text);
+    assert!(warnings[0].contains("<|endoftext|>"), "{warnings:?}");
+    gguf.set(ADD, Value::Bool(true));
+    assert_eq!(end_and_warnings(&gguf, None), (of_message, vec![]));
+}
+
+#[test]
+fn a_file_that_refuses_the_end_token_is_followed_with_a_warning() {
+    let mut gguf = qwen3();
+    gguf.set(ADD, Value::Bool(false));
+    let (end, warnings) = end_and_warnings(&gguf, None);
+    assert_ne!(end, 1000);
+    assert!(warnings[0].contains("is false") && warnings[0].contains("last word"), "{warnings:?}");
+    // Without a pooling in the file nothing is supplied, and only last-token pooling is warned about.
+    for key in [ADD, "qwen3.pooling_type"] {
+        gguf.metadata.remove(key);
+    }
+    let (end, warnings) = end_and_warnings(&gguf, Some(Pooling::LastToken));
+    assert_ne!(end, 1000);
+    assert!(warnings.len() == 1 && warnings[0].contains("names no end token (EOS)"), "{warnings:?}");
+    assert_eq!(end_and_warnings(&gguf, Some(Pooling::Mean)).1, Vec::<String>::new());
+    gguf.metadata.remove("tokenizer.ggml.eos_token_id");
+    set_pooling(&mut gguf, 3);
+    assert!(end_and_warnings(&gguf, None).1[0].contains("names no end token"));
+    gguf.set("tokenizer.ggml.eos_token_id", Value::U32(5000));
+    assert!(gguf.open().unwrap_err().contains("eos_token_id"));
+
+    // A tokenizer.json in the folder replaces the file's.
+    let dir = copy_of("qwen3-tiny");
+    let mut gguf = qwen3();
+    gguf.set(ADD, Value::Bool(false));
+    fs::remove_file(dir.path().join("model.safetensors")).unwrap();
+    gguf.write(&dir.path().join("model.gguf"));
+    let checkpoint = open(dir.path().join("model.gguf")).unwrap();
+    assert_eq!(checkpoint.tokenizer.encode("red fox", true).unwrap().get_ids().last(), Some(&1000));
+    assert_eq!(checkpoint.capabilities.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_pooling_that_the_model_was_not_trained_with_is_followed_with_a_warning() {
+    let warnings = |number: u32, name: &str| {
+        let mut gguf = qwen3();
+        set_pooling(&mut gguf, number);
+        gguf.set("general.name", string(name));
+        gguf.open().unwrap().capabilities.warnings.clone()
+    };
+    for (number, words) in [(1, "take the last token"), (2, "sees no other token")] {
+        let found = warnings(number, "model");
+        assert!(found.len() == 1 && found[0].contains("qwen3.pooling_type") && found[0].contains(words), "{found:?}");
+    }
+    let found = warnings(1, "Qwen3 Embedding 0.6B");
+    assert!(found[0].contains("was trained with last-token pooling"), "{found:?}");
+    assert_eq!(warnings(3, "Qwen3-Embedding-0.6B"), Vec::<String>::new());
+    let found = warnings(3, "Multilingual E5 Small");
+    assert!(found[0].contains("was trained with mean pooling; the file is followed, --pooling mean"), "{found:?}");
+    // An option replaces it.
+    let mut gguf = qwen3();
+    set_pooling(&mut gguf, 1);
+    assert_eq!(end_and_warnings(&gguf, Some(Pooling::LastToken)).1, Vec::<String>::new());
+}

@@ -1,0 +1,31 @@
+//! Families of GGUF files that differ from those of `config.json`, because converters change or leave out something.
+
+use super::decoders::GEMMA3;
+use super::encoders::{JINA_V2, JINA_V3};
+use super::family::{Family, Gguf};
+use crate::config::{MaskConfig, NormKind, TensorNames, names};
+
+pub(super) static CONVERTED: [Family; 3] = [
+    // EmbeddingGemma. Norms are stored with 1 added to their weights.
+    Family {
+        gguf: Some(Gguf {
+            dense: true,
+            lost: "the Dense modules (2_Dense, 3_Dense) unless run with --sentence-transformers-dense-modules",
+            ..Gguf::of("gemma-embedding")
+        }),
+        mask: MaskConfig::Full,
+        norm: NormKind::RmsNorm,
+        ..GEMMA3
+    },
+    Family {
+        gguf: Some(Gguf { lost: "the adapters of tasks, which are files of their own", ..Gguf::of("jina-bert-v3") }),
+        adapters: false,
+        ..JINA_V3
+    },
+    // As older converters split the matrix of gate and up projection.
+    Family {
+        gguf: Some(Gguf { mark: "blk.0.ffn_gate.weight", ..Gguf::of("jina-bert-v2") }),
+        names: TensorNames { gate: "mlp.gated_layers_w", up: "mlp.gated_layers_v", ..names::JINA_V2 },
+        ..JINA_V2
+    },
+];

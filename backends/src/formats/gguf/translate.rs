@@ -1,0 +1,105 @@
+//! Metadata under the names that `config.json` has for them.
+
+use super::file::GgufFile;
+use crate::config::MaskConfig;
+use crate::error::LoadError;
+use crate::formats::families::{Family, Windows};
+use candle_core::quantized::gguf_file::Value;
+use serde_json::{Map, Value as Json, json};
+
+const PATTERN: &str = "attention.sliding_window_pattern";
+
+impl GgufFile {
+    /// The fields of `config.json` with the file's settings, for those that no key or tensor name of its family covers.
+    ///
+    /// # Errors
+    /// A value is malformed, or cannot be expressed.
+    pub(super) fn fields(&self, family: &Family) -> Result<Json, LoadError> {
+        let architecture = self.architecture()?;
+        let key = |name: &str| format!("{architecture}.{name}");
+        let mut fields = Map::new();
+        if family.mask == MaskConfig::Causal && self.mask()? == MaskConfig::Full {
+            fields.insert("is_causal".to_owned(), json!(false));
+        }
+        match family.windows {
+            Windows::Local => {
+                self.windows(&mut fields, ["local_attention", "global_attn_every_n_layers"], 3)?;
+            }
+            Windows::Alternating => self.windows(&mut fields, ["sliding_window", "_sliding_window_pattern"], 6)?,
+            Windows::Never | Windows::AllLayers(_) | Windows::SomeLayers => {}
+        }
+        if family.experts {
+            let names = [
+                ("num_experts", "expert_count"),
+                ("moe_top_k", "expert_used_count"),
+                ("moe_every_n_layers", "moe_every_n_layers"),
+            ];
+            for (name, gguf) in names {
+                let value = self.usize(&key(gguf))?.ok_or_else(|| self.lacks(&key(gguf)))?;
+                fields.insert(name.to_owned(), json!(value));
+            }
+        }
+        for name in ["hidden_act", "hidden_activation"] {
+            if let Some(activation) = self.str(&key(name))?.filter(|_| matches!(family.windows, Windows::Local)) {
+                fields.insert("hidden_activation".to_owned(), json!(activation));
+            }
+        }
+        self.scale(&mut fields, family, &key("attention.scale"))?;
+        Ok(Json::Object(fields))
+    }
+
+    /// The window and the layers that have it, under these names. Without a window, every first layer is one without.
+    fn windows(
+        &self,
+        fields: &mut Map<String, Json>,
+        [window_name, pattern_name]: [&str; 2],
+        default: usize,
+    ) -> Result<(), LoadError> {
+        let architecture = self.architecture()?;
+        let (size, pattern) = (format!("{architecture}.attention.sliding_window"), format!("{architecture}.{PATTERN}"));
+        let Some(window) = self.usize(&size)?.filter(|&window| window > 0) else {
+            fields.insert(pattern_name.to_owned(), json!(1));
+            fields.insert(window_name.to_owned(), json!(1));
+            return Ok(());
+        };
+        fields.insert(window_name.to_owned(), json!(window));
+        let Some(Value::Array(layers)) = self.get(&pattern) else {
+            let every = self.usize(&pattern)?.unwrap_or(default);
+            if every == 0 {
+                return Err(self.wrong(&pattern, "above 0"));
+            }
+            fields.insert(pattern_name.to_owned(), json!(every));
+            return Ok(());
+        };
+        let types = layers.iter().map(|slides| match slides {
+            Value::Bool(true) => Ok("sliding_attention"),
+            Value::Bool(false) => Ok("full_attention"),
+            _ => Err(self.wrong(&pattern, "a number, or true or false for each layer")),
+        });
+        fields.insert("layer_types".to_owned(), types.collect::<Result<Vec<_>, _>>()?.into());
+        Ok(())
+    }
+
+    /// The factor on the scores, in families that name another than the root of the head's width.
+    fn scale(&self, fields: &mut Map<String, Json>, family: &Family, key: &str) -> Result<(), LoadError> {
+        let scale = self.f64(key)?;
+        if let Some(scale) = scale.filter(|&scale| scale <= 0.0) {
+            return Err(self.wrong(key, &format!("above 0, it is {scale}")));
+        }
+        match (family.query_pre_attn_scalar, scale) {
+            (Some(name), Some(scale)) => {
+                fields.insert(name.to_owned(), json!((scale * scale).recip()));
+            }
+            (Some(name), None) => {
+                let width = format!("{}.attention.key_length", self.architecture()?);
+                fields.insert(name.to_owned(), json!(self.usize(&width)?.ok_or_else(|| self.lacks(&width))?));
+            }
+            (None, Some(scale)) => {
+                let supported = "the reciprocal of the root of the head's width";
+                return Err(LoadError::unsupported(self.name(), format!("`{key}` {scale}"), supported));
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    }
+}
