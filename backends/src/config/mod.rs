@@ -193,6 +193,15 @@ impl TransformerConfig {
         self.num_layers == 0
     }
 
+    /// `true` if attention has two norms: of its input or of the last sum, and another one of its output or of an inner sum.
+    pub(crate) fn has_attention_output_norm(&self) -> bool {
+        match self.norm.placement {
+            NormPlacement::Pre => false,
+            NormPlacement::Post => !self.names.attention_output_norm.is_empty(),
+            NormPlacement::PrePost => true,
+        }
+    }
+
     /// `true` for a causal language model: its head predicts the next token from those before it. Encoders have no head of this kind, and
     /// a decoder trained without the mask predicts nothing any more. Whether the files contain the head is another question.
     pub(crate) fn is_language_model(&self) -> bool {

@@ -35,7 +35,8 @@ pub(crate) struct TensorNames {
     pub(crate) k_norm: &'static str,
     /// The norm before or after attention.
     pub(crate) attention_norm: &'static str,
-    /// The norm of attention's output, in models with norms around blocks.
+    /// The norm of attention's output, in models with norms around blocks; the first of two norms after attention, in models with norms
+    /// after blocks.
     pub(crate) attention_output_norm: &'static str,
     /// The projections of the feed-forward block; a plain one has no gate. With the same name, they are one matrix.
     pub(crate) gate: &'static str,
@@ -329,6 +330,7 @@ pub(crate) const JINA_V2_CODE: TensorNames = TensorNames {
     q_norm: "attention.self.layer_norm_q",
     k_norm: "attention.self.layer_norm_k",
     attention_norm: "layer_norm_1",
+    attention_output_norm: "attention.output.LayerNorm",
     gate: "mlp.up_gated_layer",
     up: "mlp.up_gated_layer",
     up_first: true,

@@ -167,10 +167,9 @@ impl Tensors<'_> {
     fn layer(&mut self, index: usize) {
         let TransformerConfig { names, attention, feed_forward, hidden_size: hidden, norm, .. } = self.config;
         let prefix = &names.layer(index);
-        let around = norm.placement == NormPlacement::PrePost;
         if index > 0 || norm.first_attention {
             self.norm(prefix, names.attention_norm, *hidden);
-            if around {
+            if self.config.has_attention_output_norm() {
                 self.norm(prefix, names.attention_output_norm, *hidden);
             }
         }
@@ -189,7 +188,7 @@ impl Tensors<'_> {
         }
         self.projection(&slices(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
         self.norm(prefix, names.feed_forward_norm, *hidden);
-        if around {
+        if norm.placement == NormPlacement::PrePost {
             self.norm(prefix, names.feed_forward_output_norm, *hidden);
         }
         if let Some(experts) = self.config.experts(index) {

@@ -1,7 +1,7 @@
 //! Buffers of a forward pass: the single description of their sizes and lifetimes. Allocation and the memory estimate use it, and a test
 //! compares the table in docs/architecture.md with it.
 
-use crate::config::{AdaptersConfig, NormPlacement, TransformerConfig};
+use crate::config::{AdaptersConfig, TransformerConfig};
 use crate::ops::{Buffer, Target, Yields};
 use candle_core::{DType, Result, Tensor};
 
@@ -172,7 +172,7 @@ impl Sizes {
         Self {
             embedding: if config.embeddings.size == config.hidden_size { 0 } else { config.embeddings.size },
             hidden: config.hidden_size,
-            normed_output: if config.norm.placement == NormPlacement::PrePost { config.hidden_size } else { 0 },
+            normed_output: if config.has_attention_output_norm() { config.hidden_size } else { 0 },
             expert: config.feed_forward.experts.map_or(0, |_| config.hidden_size),
             experts: config.feed_forward.experts.map_or(0, |experts| experts.num_experts),
             adapters: config.adapters.as_ref().map_or(0, AdaptersConfig::width),

@@ -18,8 +18,14 @@ pub(super) struct Norms {
     pub(super) input: Option<Norm>,
     /// Norm of the block's output, before it is added to the input.
     pub(super) output: Option<Norm>,
+    /// Norm of the sum of input and output that is added to the input instead of the output.
+    pub(super) inner_sum: Option<Norm>,
     /// Norm of the sum of input and output.
     pub(super) sum: Option<Norm>,
+}
+
+impl Norms {
+    pub(super) const NONE: Self = Self { input: None, output: None, inner_sum: None, sum: None };
 }
 
 /// Loads the tensors of one layer, or the tensors outside the layers.
@@ -65,13 +71,14 @@ impl Loader<'_> {
         })
     }
 
-    /// The norms of a block. `name` is the norm of its input or of the sum, `output` the norm of its output.
+    /// The norms of a block. `name` is the norm of its input or of the sum, `output` the norm of its output or of an inner sum.
     pub(super) fn norms(&self, name: &str, output: &str) -> Result<Norms> {
         let norm = |name: &str| self.norm(name, self.config.hidden_size).map(Some);
         Ok(match self.config.norm.placement {
-            NormPlacement::Pre => Norms { input: norm(name)?, output: None, sum: None },
-            NormPlacement::Post => Norms { input: None, output: None, sum: norm(name)? },
-            NormPlacement::PrePost => Norms { input: norm(name)?, output: norm(output)?, sum: None },
+            NormPlacement::Pre => Norms { input: norm(name)?, ..Norms::NONE },
+            NormPlacement::Post if output.is_empty() => Norms { sum: norm(name)?, ..Norms::NONE },
+            NormPlacement::Post => Norms { inner_sum: norm(output)?, sum: norm(name)?, ..Norms::NONE },
+            NormPlacement::PrePost => Norms { input: norm(name)?, output: norm(output)?, ..Norms::NONE },
         })
     }
 

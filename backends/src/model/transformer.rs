@@ -203,16 +203,22 @@ impl Pass<'_, '_> {
         (x, rows): (&Tensor, Rows<'_>),
         residual: &Tensor,
     ) -> Result<()> {
-        match &norms.output {
-            None => product.forward((x, rows), residual, Store::Accumulate, &mut self.space)?,
-            Some(norm) => {
-                for (x, (rows, residual)) in blocks(x, self.row_block)?.zip(self.row_blocks(residual, rows)?) {
-                    let residual = residual?;
-                    let output = self.space.buffers.rows(Name::BlockOutput, residual.dim(0)?)?;
-                    product.forward((&x?, rows), &output, Store::Overwrite, &mut self.space)?;
-                    norm.forward_add(&output, &residual, self.space.yields)?;
-                }
+        let Some(norm) = norms.output.as_ref().or(norms.inner_sum.as_ref()) else {
+            product.forward((x, rows), residual, Store::Accumulate, &mut self.space)?;
+            return self.finish(norms, residual);
+        };
+        for (x, (rows, residual)) in blocks(x, self.row_block)?.zip(self.row_blocks(residual, rows)?) {
+            let (x, residual) = (x?, residual?);
+            let other = self.space.buffers.rows(Name::BlockOutput, residual.dim(0)?)?;
+            if norms.output.is_some() {
+                product.forward((&x, rows), &other, Store::Overwrite, &mut self.space)?;
+                norm.forward_add(&other, &residual, self.space.yields)?;
+                continue;
             }
+            self.space.yields.run("copy", || other.slice_set(&residual, 0, 0))?;
+            product.forward((&x, rows), &residual, Store::Accumulate, &mut self.space)?;
+            norm.forward_in_place(&residual, self.space.yields)?;
+            ops::add(&other, &residual, self.space.yields)?;
         }
         self.finish(norms, residual)
     }

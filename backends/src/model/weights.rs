@@ -215,7 +215,7 @@ impl AttentionBlock {
         let qkv = loader.config.qkv_slices(&loader.prefix);
         let head_norm = |name: &str| config.qk_norm.then(|| loader.norm_weight(name, config.head_dim)).transpose();
         let norms = if loader.index == 0 && !norm.first_attention {
-            Norms { input: None, output: None, sum: None }
+            Norms::NONE
         } else {
             loader.norms(names.attention_norm, names.attention_output_norm)?
         };
