@@ -89,7 +89,11 @@ impl Attention<'_> {
         let out = Rows::new(out);
         let cost: usize = items.iter().map(|item| item.cost as usize).sum();
         let threads = if cost * self.layout.head_dim < PARALLEL_PRODUCTS { 1 } else { thread_pool::num_threads() };
-        let (claims, division) = (Claims::default(), Division::new(items.len(), threads));
+        // Items of one length stay with the threads that have their rows; of several lengths, the longest come first on all threads.
+        let is_even = items.first().map(|item| item.cost) == items.last().map(|item| item.cost);
+        let divide = if is_even { Division::new } else { Division::in_order };
+        let division = divide(items.len(), threads);
+        let claims = Claims::default();
         claims.reset(division);
         thread_pool::for_each(threads, |thread| {
             let task = Task { attention: self, items, claims: &claims, division, thread, out, factors: PhantomData };

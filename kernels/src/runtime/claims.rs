@@ -33,6 +33,11 @@ impl Division {
         Self { tasks, threads, ranges: tasks.min(threads).clamp(1, MAX_RANGES) }
     }
 
+    /// One range, whose numbers all threads take in order.
+    pub(crate) fn in_order(tasks: usize, threads: usize) -> Self {
+        Self { tasks, threads, ranges: 1 }
+    }
+
     /// The first number of a range, and the end of the one before.
     fn start(&self, range: usize) -> usize {
         self.tasks * range / self.ranges
@@ -113,6 +118,15 @@ mod tests {
                 assert!(taken.iter().all(|&count| count == 1), "{tasks} tasks, {threads} threads");
             }
         }
+    }
+
+    #[test]
+    fn numbers_in_order_go_to_whoever_asks() {
+        let (claims, division) = (Claims::default(), Division::in_order(5, 3));
+        claims.reset(division);
+        let mut threads = [0, 1, 2].map(|thread| claims.of_thread(division, thread));
+        let order = [2, 0, 1, 1, 0].map(|thread| threads[thread].next());
+        assert_eq!(order, [0, 1, 2, 3, 4].map(Some));
     }
 
     #[test]

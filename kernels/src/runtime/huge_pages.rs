@@ -2,7 +2,7 @@
 
 use crate::error::KernelError;
 use crate::runtime::shared_pointer::SharedPointer;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Requests huge pages for memory that nothing was written to since it was allocated. Without effect where the system has none.
@@ -14,7 +14,7 @@ pub fn advise_huge_pages<T>(memory: &mut [T]) {
         let bytes = std::mem::size_of_val(memory);
         let skipped = memory.as_mut_ptr().cast::<u8>().align_offset(PAGE);
         let Some(len) = bytes.checked_sub(skipped).filter(|&len| len > 0) else { return };
-        // SAFETY: the range is within the slice; the advice changes no value. Failure is ignored: it affects only the speed.
+        // SAFETY: the range is within the slice, whose last page the system completes; the advice changes no value. Failure is ignored: it affects only the speed.
         unsafe { libc::madvise(memory.as_mut_ptr().cast::<u8>().add(skipped).cast(), len, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
@@ -31,7 +31,7 @@ const SHARED: usize = 8 * HUGE_PAGE;
 const ALIGNMENT: usize = 4096;
 
 /// The mapping that small matrices are placed in, as long as one of them exists, and its used bytes.
-static CURRENT: Mutex<(Weak<MmapMut>, usize)> = Mutex::new((Weak::new(), 0));
+static CURRENT: Mutex<(Weak<MmapRaw>, usize)> = Mutex::new((Weak::new(), 0));
 
 /// Zeroed words, aligned to a page. Those of small matrices share a mapping, which is freed with the last of them.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct HugePages {
     start: SharedPointer<u32>,
     words: usize,
     /// Unmapped with its last user.
-    map: Arc<MmapMut>,
+    map: Arc<MmapRaw>,
 }
 
 impl Drop for HugePages {
@@ -96,11 +96,11 @@ impl HugePages {
 }
 
 /// Unused bytes of the current shared mapping, or of a new one.
-fn part_of_shared(bytes: usize) -> Option<(Arc<MmapMut>, SharedPointer<u32>)> {
+fn part_of_shared(bytes: usize) -> Option<(Arc<MmapRaw>, SharedPointer<u32>)> {
     // Nothing panics under the lock.
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     let (mapping, used) = &mut *current;
-    let is_full = |map: &MmapMut| map.len() < *used + bytes;
+    let is_full = |map: &MmapRaw| map.len() < *used + bytes;
     let map = match mapping.upgrade().filter(|map| !is_full(map)) {
         Some(map) => map,
         None => {
@@ -110,17 +110,18 @@ fn part_of_shared(bytes: usize) -> Option<(Arc<MmapMut>, SharedPointer<u32>)> {
             map
         }
     };
-    let start = map.as_ptr().wrapping_add(*used).cast_mut().cast();
+    let start = map.as_mut_ptr().wrapping_add(*used).cast();
     *used += bytes;
     Some((map, SharedPointer::from_raw(start)))
 }
 
 /// A mapping of at least `bytes` bytes, and the address of its first huge page.
-fn map(bytes: usize) -> Option<(Arc<MmapMut>, SharedPointer<u32>)> {
-    let mut map = MmapMut::map_anon(bytes.checked_add(HUGE_PAGE)?).ok()?;
+fn map(bytes: usize) -> Option<(Arc<MmapRaw>, SharedPointer<u32>)> {
+    let map = MmapMut::map_anon(bytes.checked_add(HUGE_PAGE)?).ok()?;
     // Failure is ignored: it affects only the speed.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);
+    let map = MmapRaw::from(map);
     let start = map.as_mut_ptr();
     let aligned = start.wrapping_add(start.align_offset(HUGE_PAGE)).cast();
     Some((Arc::new(map), SharedPointer::from_raw(aligned)))

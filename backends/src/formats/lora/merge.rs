@@ -10,6 +10,7 @@ use crate::json::shown;
 use prefold_kernels::Element;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum modules, far above any model, and matches of regular expressions with them.
 const MAX_MODULES: usize = 1 << 16;
@@ -46,6 +47,17 @@ struct Module {
     rows: usize,
     rank: usize,
     scale: f32,
+    /// The factors of a table of embeddings once they were needed, because a table is read some rows at a time.
+    kept: Mutex<Option<Arc<Factors>>>,
+}
+
+/// The change of a weight: `scale * left * right`.
+#[derive(Debug)]
+struct Factors {
+    /// `[rows, rank]`
+    left: Vec<f32>,
+    /// `[rank, columns]`
+    right: Vec<f32>,
 }
 
 impl Module {
@@ -256,15 +268,10 @@ impl AdaptedFiles {
         self.modules.get(bare(name).strip_suffix(ending)?)
     }
 
-    /// Adds the change to rows of a matrix: `scale * left * right`, `[rows, rank]` times `[rank, columns]`.
+    /// Adds the change to rows of a matrix.
     fn change(&self, module: &Module, rows: &[u32], columns: usize, values: &mut [f32]) -> Result<(), LoadError> {
-        let (Some(a), Some(b)) = (&module.a, &module.b) else { return Ok(()) };
-        let (rank, size) = (module.rank, module.rows);
-        let (a_columns, b_rows) = if module.is_embedding { (size, columns) } else { (columns, size) };
-        let (a, b): (Vec<f32>, Vec<f32>) =
-            (self.adapter.read(a, &[rank, a_columns])?, self.adapter.read(b, &[b_rows, rank])?);
-        let (left, right) =
-            if module.is_embedding { (transposed(&a, rank, size)?, transposed(&b, columns, rank)?) } else { (b, a) };
+        let Some(factors) = self.factors(module, columns)? else { return Ok(()) };
+        let (Factors { left, right }, rank) = (&*factors, module.rank);
         values.par_chunks_mut(columns).zip(rows).for_each(|(values, &row)| {
             let mut change = vec![0.0; columns];
             let left = &left[row as usize * rank..][..rank];
@@ -274,6 +281,24 @@ impl AdaptedFiles {
             values.iter_mut().zip(change).for_each(|(value, change)| *value += module.scale * change);
         });
         Ok(())
+    }
+
+    /// The factors of a module's change; `None` if it has none.
+    fn factors(&self, module: &Module, columns: usize) -> Result<Option<Arc<Factors>>, LoadError> {
+        let (Some(a), Some(b)) = (&module.a, &module.b) else { return Ok(None) };
+        let (rank, rows) = (module.rank, module.rows);
+        if !module.is_embedding {
+            let (left, right) = (self.adapter.read(b, &[rows, rank])?, self.adapter.read(a, &[rank, columns])?);
+            return Ok(Some(Arc::new(Factors { left, right })));
+        }
+        // Nothing panics under the lock.
+        let mut kept = module.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            let left = transposed(&self.adapter.read(a, &[rank, rows])?, rank, rows)?;
+            let right = transposed(&self.adapter.read(b, &[columns, rank])?, columns, rank)?;
+            *kept = Some(Arc::new(Factors { left, right }));
+        }
+        Ok(kept.clone())
     }
 }
 
