@@ -275,8 +275,10 @@ fn products_in_parts_have_the_bits_of_whole_ones() {
         check_parts(4, &some, |yields| linear.forward_columns(40..130, &x, &some, store, yields));
     }
     check_parts(5, &out, |yields| linear.forward_activated(Activation::Gelu, &x, &out, yields));
+    // Not GELU, which is less exact with bf16 output.
+    linear.forward_activated(Activation::Silu, &x, &out, free!()).unwrap();
     let half = out.to_dtype(DType::BF16).unwrap();
-    in_smallest_parts(|| linear.forward_activated(Activation::Gelu, &x, &half, free!())).unwrap();
+    in_smallest_parts(|| linear.forward_activated(Activation::Silu, &x, &half, free!())).unwrap();
     assert_eq!(bits(&half.to_dtype(DType::F32).unwrap()), bits(&rounded(&out)));
 }
 
