@@ -98,6 +98,6 @@ pub(crate) fn normal_cdf_for_bf16<V: Vector>(x: V) -> V {
     let p = p.fmadd(square, set1!(-1.036_248_6e-3));
     let p = p.fmadd(square, set1!(9.580_646e-3));
     let p = p.fmadd(square, set1!(-6.597_728e-2));
-    let p = p.fmadd(square, set1!(3.987_100_1e-1));
+    let p = p.fmadd(square, set1!(3.987_1e-1));
     p.fmadd(x, set1!(0.5))
 }
