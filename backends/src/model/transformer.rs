@@ -215,7 +215,7 @@ impl Pass<'_, '_> {
                 norm.forward_add(&other, &residual, self.space.yields)?;
                 continue;
             }
-            self.space.yields.run("copy", || other.slice_set(&residual, 0, 0))?;
+            ops::convert(&residual, &other, self.space.yields)?;
             product.forward((&x, rows), &residual, Store::Accumulate, &mut self.space)?;
             norm.forward_in_place(&residual, self.space.yields)?;
             ops::add(&other, &residual, self.space.yields)?;
