@@ -301,6 +301,13 @@ fn embeddinggemma_with_its_dense_modules_and_without() {
     }
 }
 
+/// Replaces the vocabulary by normal pieces with equal scores.
+fn set_pieces(gguf: &mut Gguf, pieces: Vec<Value>) {
+    gguf.set("tokenizer.ggml.token_type", Value::Array(vec![Value::I32(1); pieces.len()]));
+    gguf.set("tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0); pieces.len()]));
+    gguf.set("tokenizer.ggml.tokens", Value::Array(pieces));
+}
+
 #[test]
 fn sentencepiece_merges_follow_from_scores() {
     let (found, original) = (gemma().open().unwrap(), open(fixture("embeddinggemma-tiny")).unwrap());
@@ -311,15 +318,16 @@ fn sentencepiece_merges_follow_from_scores() {
         assert_eq!(decoded, original.tokenizer.decode(&ids(&original.tokenizer), true).unwrap());
     }
     let mut long = gemma();
-    let tokens = (0..300).map(|i| string(&format!("{i}{}", "x".repeat(2000))));
-    long.set("tokenizer.ggml.tokens", Value::Array(tokens.collect()));
-    long.set("tokenizer.ggml.token_type", Value::Array(vec![Value::I32(1); 300]));
-    long.set("tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0); 300]));
+    set_pieces(&mut long, (0..300).map(|i| string(&format!("{i}{}", "x".repeat(2000)))).collect());
     long.set("tokenizer.ggml.unknown_token_id", Value::U32(0));
     assert!(long.open().unwrap_err().contains("has an unknown token of 2001 bytes"));
     let Some(Value::Array(tokens)) = long.metadata.get_mut("tokenizer.ggml.tokens") else { panic!() };
     tokens[0] = string("<unk>");
     assert!(long.open().unwrap_err().contains("whose halves have more than 1073741824 bytes"));
+    // Each piece but the first two has as many merges as letters less one.
+    let pieces = [string("<unk>")].into_iter().chain((1..600).map(|length| string(&"a".repeat(length))));
+    set_pieces(&mut long, pieces.collect());
+    assert!(long.open().unwrap_err().contains("whose merges have more than 67108864 bytes"));
     // With a space before texts, as Llama's and Mistral's.
     let mut gguf = gemma();
     gguf.metadata.remove("tokenizer.ggml.add_space_prefix");
