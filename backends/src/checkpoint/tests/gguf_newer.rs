@@ -291,7 +291,11 @@ fn embeddinggemma_with_its_dense_modules_and_without() {
     assert_eq!(listed.open().unwrap().config, checkpoint.config);
     for (key, value, words) in [
         ("sliding_window_pattern", Value::U32(0), "above 0"),
-        ("sliding_window_pattern", Value::Array(vec![Value::Bool(true)]), "has 1 entries"),
+        (
+            "sliding_window_pattern",
+            Value::Array(vec![Value::Bool(true)]),
+            "1 entries, `gemma-embedding.block_count` is 4",
+        ),
         ("scale", Value::F32(-1.0), "above 0"),
     ] {
         let mut gguf = gemma();
@@ -306,6 +310,15 @@ fn set_pieces(gguf: &mut Gguf, pieces: Vec<Value>) {
     gguf.set("tokenizer.ggml.token_type", Value::Array(vec![Value::I32(1); pieces.len()]));
     gguf.set("tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0); pieces.len()]));
     gguf.set("tokenizer.ggml.tokens", Value::Array(pieces));
+}
+
+#[test]
+fn a_list_of_more_layers_than_tensors_is_refused() {
+    let mut gguf = gemma();
+    gguf.set("gemma-embedding.block_count", Value::U32(5000));
+    gguf.set("gemma-embedding.attention.sliding_window_pattern", Value::Array(vec![Value::Bool(true); 5000]));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("sliding_window_pattern` has 5000 entries, the file has only"), "{message}");
 }
 
 #[test]
