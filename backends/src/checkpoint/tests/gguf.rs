@@ -244,7 +244,9 @@ fn what_is_not_supported_is_refused_by_name() {
         ("general.architecture", string("gemma3"), &["gemma3", "qwen2, qwen3"]),
         ("general.type", string("adapter"), &["general.type", "the file of a model"]),
         ("llama.rope.scaling.type", string("yarn"), &["llama.rope.scaling.type", "yarn"]),
-        ("llama.rope.scaling.type", string("linear"), &["llama.rope.scaling.factor", "missing"]),
+        ("llama.rope.scaling.factor", Value::F32(-4.0), &["llama.rope.scaling.factor", "from 0 up, it is -4"]),
+        ("llama.rope.scale_linear", Value::F32(4.0), &["rope_freqs.weight", "with scaling"]),
+        ("llama.rope.scaling.attn_factor", Value::F32(1.5), &["`llama.rope.scaling.attn_factor` 1.5"]),
         ("llama.rope.dimension_count", Value::U32(8), &["rope.dimension_count", "8 of 16"]),
         ("llama.attention.sliding_window", Value::U32(128), &["sliding_window", "128"]),
         ("llama.attention.scale", Value::F32(0.5), &["attention.scale", "0.5"]),
@@ -306,6 +308,32 @@ fn what_is_not_supported_is_refused_by_name() {
         gguf.tensors.insert(name.to_owned(), quantized(&[0.0; 64], &[64], GgmlDType::F32));
         let message = gguf.open().unwrap_err();
         assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn rope_scaling_without_a_type_is_linear() {
+    let (factor, older) = ("scaling.factor", "scale_linear");
+    let cases: [(&[(&str, f32)], Option<&str>, RopeScaling); 9] = [
+        (&[], None, RopeScaling::None),
+        (&[], Some("linear"), RopeScaling::None),
+        (&[(factor, 4.0)], None, RopeScaling::Linear { factor: 4.0 }),
+        (&[(factor, 4.0)], Some("linear"), RopeScaling::Linear { factor: 4.0 }),
+        (&[(factor, 4.0)], Some("none"), RopeScaling::None),
+        (&[(older, 2.0)], None, RopeScaling::Linear { factor: 2.0 }),
+        (&[(factor, 4.0), (older, 2.0)], None, RopeScaling::Linear { factor: 4.0 }),
+        (&[(factor, 0.0), (older, 2.0)], None, RopeScaling::None),
+        (&[(factor, 1.0), ("scaling.attn_factor", 1.0)], None, RopeScaling::None),
+    ];
+    for (values, kind, expected) in cases {
+        let mut gguf = qwen3();
+        for (key, value) in values {
+            gguf.set(format!("qwen3.rope.{key}"), Value::F32(*value));
+        }
+        if let Some(kind) = kind {
+            gguf.set("qwen3.rope.scaling.type", Value::String(kind.to_owned()));
+        }
+        assert_eq!(rope(&gguf.open().unwrap().config).scaling, expected, "{values:?} {kind:?}");
     }
 }
 

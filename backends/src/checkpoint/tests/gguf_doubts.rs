@@ -66,6 +66,18 @@ fn the_end_of_a_chat_message_does_not_end_texts() {
 }
 
 #[test]
+fn the_end_token_in_a_warning_is_cut_and_stays_on_its_line() {
+    let mut gguf = qwen3();
+    gguf.metadata.remove(ADD);
+    let Some(Value::Array(tokens)) = gguf.metadata.get_mut("tokenizer.ggml.tokens") else { panic!() };
+    tokens[1000] = string(&format!("end\n\u{1b}[31m\u{202e}{}", "x".repeat(1000)));
+    let (end, warnings) = end_and_warnings(&gguf, None);
+    assert_eq!(end, 1000);
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains(r#""end\n\u001b[31m\u{202e}xx"#) && warning.len() < 300, "{warning}");
+}
+
+#[test]
 fn a_file_that_refuses_the_end_token_is_followed_with_a_warning() {
     let mut gguf = qwen3();
     gguf.set(ADD, Value::Bool(false));

@@ -291,7 +291,11 @@ fn embeddinggemma_with_its_dense_modules_and_without() {
     assert_eq!(listed.open().unwrap().config, checkpoint.config);
     for (key, value, words) in [
         ("sliding_window_pattern", Value::U32(0), "above 0"),
-        ("sliding_window_pattern", Value::Array(vec![Value::Bool(true)]), "has 1 entries"),
+        (
+            "sliding_window_pattern",
+            Value::Array(vec![Value::Bool(true)]),
+            "1 entries, `gemma-embedding.block_count` is 4",
+        ),
         ("scale", Value::F32(-1.0), "above 0"),
     ] {
         let mut gguf = gemma();
@@ -299,6 +303,22 @@ fn embeddinggemma_with_its_dense_modules_and_without() {
         let message = gguf.open().unwrap_err();
         assert!(message.contains(words), "{message}");
     }
+}
+
+/// Replaces the vocabulary by normal pieces with equal scores.
+fn set_pieces(gguf: &mut Gguf, pieces: Vec<Value>) {
+    gguf.set("tokenizer.ggml.token_type", Value::Array(vec![Value::I32(1); pieces.len()]));
+    gguf.set("tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0); pieces.len()]));
+    gguf.set("tokenizer.ggml.tokens", Value::Array(pieces));
+}
+
+#[test]
+fn a_list_of_more_layers_than_tensors_is_refused() {
+    let mut gguf = gemma();
+    gguf.set("gemma-embedding.block_count", Value::U32(5000));
+    gguf.set("gemma-embedding.attention.sliding_window_pattern", Value::Array(vec![Value::Bool(true); 5000]));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("sliding_window_pattern` has 5000 entries, the file has only"), "{message}");
 }
 
 #[test]
@@ -311,15 +331,16 @@ fn sentencepiece_merges_follow_from_scores() {
         assert_eq!(decoded, original.tokenizer.decode(&ids(&original.tokenizer), true).unwrap());
     }
     let mut long = gemma();
-    let tokens = (0..300).map(|i| string(&format!("{i}{}", "x".repeat(2000))));
-    long.set("tokenizer.ggml.tokens", Value::Array(tokens.collect()));
-    long.set("tokenizer.ggml.token_type", Value::Array(vec![Value::I32(1); 300]));
-    long.set("tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0); 300]));
+    set_pieces(&mut long, (0..300).map(|i| string(&format!("{i}{}", "x".repeat(2000)))).collect());
     long.set("tokenizer.ggml.unknown_token_id", Value::U32(0));
     assert!(long.open().unwrap_err().contains("has an unknown token of 2001 bytes"));
     let Some(Value::Array(tokens)) = long.metadata.get_mut("tokenizer.ggml.tokens") else { panic!() };
     tokens[0] = string("<unk>");
     assert!(long.open().unwrap_err().contains("whose halves have more than 1073741824 bytes"));
+    // Each piece but the first two has as many merges as letters less one.
+    let pieces = [string("<unk>")].into_iter().chain((1..600).map(|length| string(&"a".repeat(length))));
+    set_pieces(&mut long, pieces.collect());
+    assert!(long.open().unwrap_err().contains("whose merges have more than 67108864 bytes"));
     // With a space before texts, as Llama's and Mistral's.
     let mut gguf = gemma();
     gguf.metadata.remove("tokenizer.ggml.add_space_prefix");

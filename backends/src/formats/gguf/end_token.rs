@@ -6,6 +6,7 @@
 use super::file::GgufFile;
 use super::tokens::{TOKENS, strings};
 use crate::error::LoadError;
+use crate::json::shown;
 use prefold_core::Pooling;
 
 const ADD: &str = "tokenizer.ggml.add_eos_token";
@@ -52,8 +53,9 @@ pub(super) fn warning(file: &GgufFile) -> Result<Option<String>, LoadError> {
     Ok(match end(file, false)? {
         End::Stated(..) => None,
         End::Supplied(text, _) => Some(format!(
-            "`{ADD}` is missing, as in files of older converters; texts get the end token (EOS) {text}, which last-token pooling \
-             needs; {BESIDE}"
+            "`{ADD}` is missing, as in files of older converters; texts get the end token (EOS) {}, which last-token pooling \
+             needs; {BESIDE}",
+            shown(&text.into())
         )),
         End::Refused => Some(format!(
             "`{ADD}` is false: texts get no end token (EOS), so last-token pooling takes the state of a text's last word; {BESIDE}"

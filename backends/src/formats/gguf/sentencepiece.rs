@@ -23,6 +23,9 @@ const SPACE: &str = "\u{2581}";
 /// Maximum bytes of all halves of all pieces, which are looked up. A vocabulary of 262,000 pieces has some thirty million.
 const MAX_HALVES: usize = 1 << 30;
 
+/// Maximum bytes of all merges, of which each is a copy of its piece. Few of a piece's halves are pieces.
+const MAX_MERGE_BYTES: usize = 1 << 26;
+
 /// Builds the tokenizer.
 ///
 /// # Errors
@@ -68,7 +71,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
 /// # Errors
 /// They are beyond a limit; the rest of a sentence.
 fn merges(tokens: &[Token<'_>], scores: &[f64], vocab: &Vocab) -> Result<Vec<(String, String)>, String> {
-    let (mut found, mut halves) = (Vec::new(), 0);
+    let (mut found, mut halves, mut bytes) = (Vec::new(), 0, 0);
     for (token, &score) in tokens.iter().zip(scores) {
         let score = match token.kind {
             Kind::Normal => score,
@@ -84,7 +87,13 @@ fn merges(tokens: &[Token<'_>], scores: &[f64], vocab: &Vocab) -> Result<Vec<(St
             let (left, right) = text.split_at(at);
             if vocab.contains_key(left) && vocab.contains_key(right) {
                 found.push((score, left, right));
+                bytes += text.len();
             }
+        }
+        if bytes > MAX_MERGE_BYTES {
+            return Err(format!(
+                "has pieces whose merges have more than {MAX_MERGE_BYTES} bytes together in `{TOKENS}`"
+            ));
         }
         check_merges(found.len())?;
     }

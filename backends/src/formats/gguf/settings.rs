@@ -85,19 +85,7 @@ impl GgufFile {
             let what = format!("`{}` {rotated} of {head_dim}", key("dimension_count"));
             return Err(LoadError::unsupported(self.name(), what, "RoPE on all components"));
         }
-        let scaling = match self.str(&key("scaling.type"))? {
-            None | Some("none") => RopeScaling::None,
-            Some("linear") => match self.f64(&key("scaling.factor"))? {
-                Some(factor) if factor > 0.0 => RopeScaling::Linear { factor },
-                Some(factor) => return Err(self.wrong(&key("scaling.factor"), &format!("above 0, it is {factor}"))),
-                None => return Err(self.lacks(&key("scaling.factor"))),
-            },
-            Some(other) => {
-                let what = format!("`{}` \"{other}\"", key("scaling.type"));
-                return Err(LoadError::unsupported(self.name(), what, "none, linear"));
-            }
-        };
-        let scaling = match (self.tensor("rope_freqs.weight").is_some(), scaling) {
+        let scaling = match (self.tensor("rope_freqs.weight").is_some(), self.rope_scaling(architecture)?) {
             (false, scaling) => scaling,
             (true, RopeScaling::None) => self.rope_factors(head_dim)?,
             (true, _) => {
@@ -105,6 +93,34 @@ impl GgufFile {
             }
         };
         Ok(RopeConfig { theta, scaling })
+    }
+
+    /// The scaling in the metadata. As in llama.cpp, a file without a type has linear scaling; `scale_linear` is the older name of
+    /// the factor.
+    fn rope_scaling(&self, architecture: &str) -> Result<RopeScaling, LoadError> {
+        let key = |name: &str| format!("{architecture}.rope.{name}");
+        let refused = |key: &str, value: String, supported: &str| {
+            Err(LoadError::unsupported(self.name(), format!("`{key}` {value}"), supported))
+        };
+        let attention = key("scaling.attn_factor");
+        if let Some(factor) = self.f64(&attention)?.filter(|&factor| factor != 1.0) {
+            return refused(&attention, factor.to_string(), "1");
+        }
+        let kind = key("scaling.type");
+        match self.str(&kind)? {
+            Some("none") => return Ok(RopeScaling::None),
+            None | Some("linear") => {}
+            Some(other) => return refused(&kind, format!("\"{other}\""), "none, linear"),
+        }
+        for name in ["scaling.factor", "scale_linear"].map(key) {
+            match self.f64(&name)? {
+                None => {}
+                Some(0.0 | 1.0) => return Ok(RopeScaling::None),
+                Some(factor) if factor > 0.0 => return Ok(RopeScaling::Linear { factor }),
+                Some(factor) => return Err(self.wrong(&name, &format!("from 0 up, it is {factor}"))),
+            }
+        }
+        Ok(RopeScaling::None)
     }
 
     fn rope_factors(&self, head_dim: usize) -> Result<RopeScaling, LoadError> {

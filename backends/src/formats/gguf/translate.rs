@@ -71,6 +71,7 @@ impl GgufFile {
             fields.insert(pattern_name.to_owned(), json!(every));
             return Ok(());
         };
+        self.check_layers(&pattern, layers.len())?;
         let types = layers.iter().map(|slides| match slides {
             Value::Bool(true) => Ok("sliding_attention"),
             Value::Bool(false) => Ok("full_attention"),
@@ -78,6 +79,20 @@ impl GgufFile {
         });
         fields.insert("layer_types".to_owned(), types.collect::<Result<Vec<_>, _>>()?.into());
         Ok(())
+    }
+
+    /// Checks the length of a list with an entry for each layer, before anything is made of its entries.
+    fn check_layers(&self, key: &str, entries: usize) -> Result<(), LoadError> {
+        let count = format!("{}.block_count", self.architecture()?);
+        let layers = self.usize(&count)?.ok_or_else(|| self.lacks(&count))?;
+        let tensors = self.tensor_names().count();
+        let other = match entries {
+            _ if entries != layers => format!("`{count}` is {layers}"),
+            // Every layer has tensors, whose number the header limits.
+            _ if entries > tensors => format!("the file has only {tensors} tensors"),
+            _ => return Ok(()),
+        };
+        Err(LoadError::invalid(self.name(), format!("metadata `{key}` has {entries} entries, {other}")))
     }
 
     /// The factor on the scores, in families that name another than the root of the head's width.
