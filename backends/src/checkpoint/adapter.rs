@@ -1,7 +1,7 @@
 //! The LoRA adapter in a model's folder, which transformers loads with the model.
 
 use super::capabilities::head::HeadSource;
-use crate::error::LoadError;
+use crate::error::{LoadError, printable};
 use crate::formats::Weights;
 use crate::formats::lora::{self, AdaptedFiles, LoraConfig};
 use crate::json::shown;
@@ -31,21 +31,22 @@ pub(super) fn weights(files: &ModelFiles) -> Result<(Option<Weights>, Vec<String
     tracing::info!(modules, replaced, "a LoRA adapter is merged into the weights");
     let alone = files.adapter_base().map(|(name, folder)| {
         let name = shown(&name.into());
-        format!("the model's folder has only a LoRA adapter; its base {name} is read from {}", folder.display())
+        let folder = printable(folder.display().to_string());
+        format!("the model's folder has only a LoRA adapter; its base {name} is read from {folder}")
     });
-    let warnings = alone.into_iter().chain(adapted.warning()).collect();
+    let warnings = alone.into_iter().chain(adapted.warnings()).collect();
     Ok((Some(Weights::Adapted(Box::new(adapted))), warnings))
 }
 
-/// Refuses a change of the embeddings of a reranker whose head they are: peft leaves the head as it was.
+/// Refuses a change of the embeddings of a reranker whose head they are, or of that head: peft changes only one of them.
 ///
 /// # Errors
 /// There is such a change.
 pub(super) fn check_head(head: &HeadSource, is_tied: bool, weights: Option<&Weights>) -> Result<(), LoadError> {
     match (head, weights) {
         (HeadSource::TokenRows(_), Some(Weights::Adapted(files))) if is_tied && files.changes_embeddings() => {
-            let supported = "LoRA of other modules; or the adapter merged into the weights";
-            let what = "LoRA of the embeddings of a reranker whose head they are";
+            let supported = "adapters of other modules; or the adapter merged into the weights";
+            let what = "a change of the embeddings or `lm_head` of a reranker whose head the embeddings are";
             Err(LoadError::unsupported(lora::CONFIG, what, supported))
         }
         _ => Ok(()),

@@ -1,5 +1,6 @@
 //! Base model of a folder that has only a LoRA adapter: `adapter_config.json` and tensors, without `config.json`.
 
+use super::folder::only_gguf;
 use super::hub::{self, FileSet};
 use super::names::max_bytes;
 use crate::disk;
@@ -25,12 +26,17 @@ impl Base {
     /// model, or no adapter. A folder on disk may name another folder; a repository on the hub may not.
     ///
     /// # Errors
-    /// The config is malformed or names no base, or the base is not available.
+    /// The config is malformed or names no base, or the base is not available; or the model is a GGUF file.
     pub(super) fn of(folder: &Path, options: &LoadOptions, files: FileSet) -> Result<Option<Self>, LoadError> {
         if !folder.is_dir() || folder.join("config.json").exists() {
             return Ok(None);
         }
         let Some(bytes) = disk::read(&folder.join(CONFIG), max_bytes(CONFIG))? else { return Ok(None) };
+        if let Some(gguf) = only_gguf(folder)? {
+            let name = gguf.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let supported = "an adapter beside safetensors; without the adapter, give the path of the .gguf file";
+            return Err(LoadError::unsupported(CONFIG, format!("a LoRA adapter beside `{name}`"), supported));
+        }
         let config = parse_json(CONFIG, &bytes)?;
         let fields = Fields::new(CONFIG, &config)?;
         let name: String = fields.required(BASE)?;

@@ -1,9 +1,11 @@
 //! LoRA adapters of peft beside a model.
 
 use super::{
-    Stored, copy_of, edit_tensors, fixture, open, read_json, read_tensors, tensors_of, write_json, write_tensors,
+    Stored, copy_of, edit_tensors, fixture, open, options, read_json, read_tensors, tensors_of, write_json,
+    write_tensors,
 };
 use crate::checkpoint::Checkpoint;
+use crate::options::ModelSource;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -255,4 +257,66 @@ fn an_adapter_alone_takes_its_base_from_the_config() {
         let refused = open(dir.path()).unwrap_err().to_string();
         assert!(refused.contains("base_model_name_or_path") && refused.contains("neither a folder"), "{refused}");
     }
+}
+
+#[test]
+fn hostile_names_and_shapes_are_refused() {
+    let shape = [32, 32];
+    let dir = beside("bert-mean-tiny", &settings(json!({})), lora(QUERY, shape, 4));
+    edit_tensors(dir.path(), |tensors: &mut BTreeMap<String, Stored>| {
+        let [short, long] = ["", "bert."].map(|prefix| format!("{prefix}{QUERY}.weight"));
+        tensors.insert(short, stored(&[16, 32], &values(512, 1)));
+        tensors.insert(long, stored(&shape, &values(1024, 1)));
+    });
+    assert!(refused(&dir).contains("two spellings"));
+    let twice = lora(QUERY, shape, 4).into_iter().chain(lora(&format!("bert.{QUERY}"), shape, 4));
+    assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), twice)).contains("two spellings"));
+    let long = lora(&"x".repeat(1024), shape, 4);
+    assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), long)).contains("the limit is 1024"));
+    let large = beside("bert-mean-tiny", &settings(json!({"r": 129})), lora(QUERY, shape, 129));
+    assert!(refused(&large).contains("of rank 129, the limit is 128"));
+    let many = (0..1200).flat_map(|i| lora(&format!("{}.{i}", "x".repeat(900)), [1, 1], 1));
+    let expressions: serde_json::Map<String, Value> = (0..3).map(|i| (format!("^x{i}"), json!(2))).collect();
+    let slow = beside("bert-mean-tiny", &settings(json!({"alpha_pattern": expressions})), many);
+    assert!(refused(&slow).contains("less for many or large patterns"), "{}", refused(&slow));
+}
+
+#[test]
+fn own_tensors_that_nothing_reads_are_named() {
+    let own = ("base_model.model.encoder.unknown\u{1b}.weight".to_owned(), stored(&[1], &[1.0]));
+    let dir = beside("bert-mean-tiny", &settings(json!({})), lora(QUERY, [32, 32], 4).into_iter().chain([own]));
+    let warnings = open(dir.path()).unwrap().capabilities.warnings.join(" ");
+    assert!(warnings.contains("encoder.unknown") && !warnings.contains('\u{1b}'), "{warnings}");
+}
+
+#[test]
+fn the_output_layer_of_a_reranker_with_tied_embeddings_stays_as_it_is() {
+    let width = read_json(&fixture("qwen3-tiny").join("config.json"))["hidden_size"].as_u64().unwrap() as usize;
+    let words = read_json(&fixture("qwen3-tiny").join("config.json"))["vocab_size"].as_u64().unwrap() as usize;
+    let settings = settings(json!({"target_modules": ["lm_head", "q_proj"]}));
+    let own = |name: &str| {
+        let name = format!("base_model.model.{name}.weight");
+        vec![(name, stored(&[words, width], &values(words * width, 1)))]
+    };
+    let lora = Vec::from(lora("lm_head", [words, width], 4));
+    for tensors in [lora, own("lm_head"), own("model.embed_tokens")] {
+        let norm = ("base_model.model.model.norm.weight".to_owned(), stored(&[width], &values(width, 1)));
+        let dir = beside("qwen3-tiny", &settings, tensors.into_iter().chain([norm]));
+        let mut config = read_json(&dir.path().join("config.json"));
+        config["tie_word_embeddings"] = json!(true);
+        write_json(&dir.path().join("config.json"), &config);
+        let mut options = options(ModelSource::Path(dir.path().to_owned()));
+        options.task = Some(prefold_core::Task::Rerank);
+        let refused = Checkpoint::open(&options).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("whose head the embeddings are"), "{refused}");
+    }
+}
+
+#[test]
+fn an_adapter_beside_a_gguf_file_is_refused() {
+    let dir = TempDir::new().unwrap();
+    write_json(&dir.path().join("adapter_config.json"), &settings(json!({"base_model_name_or_path": "a/b"})));
+    std::fs::write(dir.path().join("model.gguf"), b"GGUF").unwrap();
+    let refused = refused(&dir);
+    assert!(refused.contains("adapter_config.json") && refused.contains("model.gguf"), "{refused}");
 }

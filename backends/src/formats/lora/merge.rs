@@ -3,20 +3,26 @@
 use super::config::LoraConfig;
 use super::files::CONFIG;
 use super::names::{Role, bare, parse};
-use crate::error::LoadError;
+use crate::error::{LoadError, printable};
 use crate::formats::TensorFiles;
 use crate::formats::tensor::{reserved, zeros};
 use crate::json::shown;
 use prefold_kernels::Element;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum modules, far above any model, and matches of regular expressions with them.
+/// Maximum modules, far above any model, bytes of a name, and time to compare all names with the config's patterns.
 const MAX_MODULES: usize = 1 << 16;
-const MAX_MATCHES: usize = 1 << 18;
+const MAX_NAME: usize = 1024;
+const MAX_COST: u64 = 1 << 32;
+/// Maximum rank of a layer, as a multiple of the smaller side of its weight; any layer may have [`SMALL_RANK`].
+const MAX_RANKS: usize = 4;
+const SMALL_RANK: usize = 64;
 /// Maximum names in a message.
 const MAX_NAMED: usize = 4;
+/// Beginnings of the names of heads, which a base may lack.
+const HEADS: [&str; 8] = ["classifier.", "score.", "lm_head.", "pooler.", "pre_classifier.", "head.", "cls.", "dense."];
 
 /// A model's tensor files and an adapter's, which are read as one model.
 #[derive(Debug)]
@@ -43,8 +49,9 @@ struct Module {
     b: Option<String>,
     bias: Option<String>,
     is_embedding: bool,
-    /// Rows of the weight.
+    /// Shape of the weight.
     rows: usize,
+    columns: usize,
     rank: usize,
     scale: f32,
     /// The factors of a table of embeddings once they were needed, because a table is read some rows at a time.
@@ -79,42 +86,29 @@ impl AdaptedFiles {
     /// # Errors
     /// The adapter has no part for this model, a part of another method, or a tensor that does not fit the model or the config.
     pub(crate) fn new(base: TensorFiles, adapter: TensorFiles, config: &LoraConfig) -> Result<Self, LoadError> {
-        let spelled = base.names().map(|name| (bare(name).to_owned(), name.to_owned())).collect();
-        let (modules, own) = (HashMap::new(), HashMap::new());
-        let mut files = Self { base, adapter, spelled, modules, own, unused: vec![] };
-        let mut modules: BTreeMap<String, Module> = BTreeMap::new();
-        let mut names: Vec<&str> = files.adapter.names().collect();
-        names.sort_unstable();
-        for name in names {
-            let (inner, role) = parse(name);
-            match role {
-                Role::Original => {}
-                Role::Own => drop(files.own.insert(bare(&inner).to_owned(), name.to_owned())),
-                Role::Other => {
-                    let what = format!("the tensor `{name}`");
-                    return Err(LoadError::unsupported(files.adapter.description(), what, "`lora_A` and `lora_B`"));
-                }
-                Role::A | Role::B | Role::BBias | Role::EmbeddingA | Role::EmbeddingB => {
-                    let new = || Module { name: inner.clone(), ..Module::default() };
-                    modules.entry(inner.clone()).or_insert_with(new).set(role, name);
-                }
+        let (mut spelled, mut twice) = (HashMap::new(), HashSet::new());
+        for name in base.names() {
+            if spelled.insert(bare(name).to_owned(), name.to_owned()).is_some() {
+                twice.insert(bare(name).to_owned());
             }
         }
-        let matches = modules.len().saturating_mul(config.expressions());
-        if modules.len() > MAX_MODULES || matches > MAX_MATCHES {
-            let limits = format!("{MAX_MODULES} modules and {MAX_MATCHES} matches of regular expressions");
-            let what = format!("has {} modules and {matches} such matches, the limit is {limits}", modules.len());
-            return Err(LoadError::invalid(files.adapter.description(), what));
-        }
+        let (modules, own) = (HashMap::new(), HashMap::new());
+        let mut files = Self { base, adapter, spelled, modules, own, unused: vec![] };
         let (mut used, mut unused) = (HashMap::new(), Vec::new());
-        for (inner, mut module) in modules {
+        for (inner, mut module) in files.parts(config)? {
             let weight = format!("{}.weight", bare(&inner));
-            if !config.targets.contain(&[&inner, bare(&inner)])? {
+            if !config.targets.contain(&[&inner, bare(&inner)]) {
                 unused.push(inner);
             } else if files.spelled.contains_key(&weight) || files.own.contains_key(&weight) {
-                (module.rank, module.scale) = config.rank_and_scale(&[&inner, bare(&inner)])?;
+                let bias = format!("{}.bias", bare(&inner));
+                if twice.contains(&weight) || twice.contains(&bias) {
+                    return Err(files.problem(format!("has LoRA of `{inner}`, of which the model has two spellings")));
+                }
+                (module.rank, module.scale) = config.rank_and_scale(&[&inner, bare(&inner)]);
                 files.check_module(&mut module, config)?;
-                used.insert(bare(&inner).to_owned(), module);
+                if used.insert(bare(&inner).to_owned(), module).is_some() {
+                    return Err(files.problem(format!("has LoRA of `{inner}` in two spellings")));
+                }
             } else if inner.split('.').any(|part| part.parse::<usize>().is_ok()) {
                 let what = format!("LoRA of `{inner}`, which the model's files do not have");
                 let supported = "modules with the names of the model's tensors; or the adapter merged into the weights";
@@ -124,25 +118,73 @@ impl AdaptedFiles {
             }
         }
         if used.is_empty() && files.own.is_empty() {
-            let problem = format!("has no tensors for the `target_modules` of {}", CONFIG);
-            return Err(LoadError::invalid(files.adapter.description(), problem));
+            return Err(files.problem(format!("has no tensors for the `target_modules` of {CONFIG}")));
         }
         (files.modules, files.unused) = (used, unused);
         Ok(files)
     }
 
+    /// The parts of the adapter's modules by name; its own tensors are added to `own`.
+    fn parts(&mut self, config: &LoraConfig) -> Result<BTreeMap<String, Module>, LoadError> {
+        let mut modules: BTreeMap<String, Module> = BTreeMap::new();
+        let mut names: Vec<&str> = self.adapter.names().collect();
+        names.sort_unstable();
+        for name in names {
+            if name.len() > MAX_NAME {
+                let problem = format!("has a tensor whose name has {} bytes, the limit is {MAX_NAME}", name.len());
+                return Err(self.problem(problem));
+            }
+            let (inner, role) = parse(name);
+            match role {
+                Role::Original => {}
+                Role::Own => {
+                    if self.own.insert(bare(&inner).to_owned(), name.to_owned()).is_some() {
+                        return Err(self.problem(format!("has the tensor `{inner}` in two spellings")));
+                    }
+                }
+                Role::Other => {
+                    let what = format!("the tensor `{name}`");
+                    return Err(LoadError::unsupported(self.adapter.description(), what, "`lora_A` and `lora_B`"));
+                }
+                Role::A | Role::B | Role::BBias | Role::EmbeddingA | Role::EmbeddingB => {
+                    let new = || Module { name: inner.clone(), ..Module::default() };
+                    modules.entry(inner.clone()).or_insert_with(new).set(role, name);
+                }
+            }
+        }
+        // Each name is compared with and without its prefix.
+        let bytes: u64 = modules.keys().map(|name| 2 * name.len() as u64).sum();
+        if modules.len() > MAX_MODULES || bytes.saturating_mul(config.cost()) > MAX_COST {
+            let count = modules.len();
+            let problem = format!(
+                "has {count} modules, whose names have {bytes} bytes; the limit is {MAX_MODULES}, and less for many or large patterns of {CONFIG}"
+            );
+            return Err(self.problem(problem));
+        }
+        Ok(modules)
+    }
+
+    /// An error about the adapter's tensors.
+    fn problem(&self, problem: String) -> LoadError {
+        LoadError::invalid(self.adapter.description(), problem)
+    }
+
     /// Checks the shapes of a module's parts.
     fn check_module(&self, module: &mut Module, config: &LoraConfig) -> Result<(), LoadError> {
         let (Some(a), Some(b)) = (&module.a, &module.b) else {
-            let problem = format!("has only one of `lora_A` and `lora_B` of `{}`", module.name);
-            return Err(LoadError::invalid(self.adapter.description(), problem));
+            return Err(self.problem(format!("has only one of `lora_A` and `lora_B` of `{}`", module.name)));
         };
         let weight = format!("{}.weight", bare(&module.name));
         let (rows, columns) = match self.shape(&weight) {
-            Some(&[rows, columns]) => (rows, columns),
-            _ => (0, 0),
+            Some(&[rows, columns]) if rows > 0 && columns > 0 => (rows, columns),
+            _ => return Err(self.problem(format!("has LoRA of `{}`, whose weight is no matrix", module.name))),
         };
-        module.rows = rows;
+        (module.rows, module.columns) = (rows, columns);
+        let limit = rows.min(columns).saturating_mul(MAX_RANKS).max(SMALL_RANK);
+        if module.rank > limit {
+            let problem = format!("has LoRA of `{}` of rank {}, the limit is {limit}", module.name, module.rank);
+            return Err(self.problem(problem));
+        }
         let (inputs, outputs) = if module.is_embedding { (rows, columns) } else { (columns, rows) };
         self.adapter.check(a, &[module.rank, inputs])?;
         self.adapter.check(b, &[outputs, module.rank])?;
@@ -152,10 +194,7 @@ impl AdaptedFiles {
                 file: self.adapter.description().to_owned(),
                 name: format!("{}.lora_B.bias", module.name),
             }),
-            (Some(bias), false) => {
-                let problem = format!("has {}, but `lora_bias` of {} is false", shown(&bias.as_str().into()), CONFIG);
-                Err(LoadError::invalid(self.adapter.description(), problem))
-            }
+            (Some(bias), false) => Err(self.problem(format!("has `{bias}`, but `lora_bias` of {CONFIG} is false"))),
             (None, false) => Ok(()),
         }
     }
@@ -165,23 +204,30 @@ impl AdaptedFiles {
         (self.modules.len(), self.own.len())
     }
 
-    /// `true` if the adapter changes a table of embeddings by LoRA.
+    /// `true` if the adapter changes a decoder's embeddings or its output layer.
     pub(crate) fn changes_embeddings(&self) -> bool {
-        self.modules.values().any(|module| module.is_embedding)
+        let is_tied = |name: &str| matches!(bare(name), "embed_tokens" | "lm_head");
+        let has_lora = |module: &Module| module.is_embedding || is_tied(&module.name);
+        let is_own = |name: &String| name.strip_suffix(".weight").is_some_and(is_tied);
+        let is_unused = || self.unused.iter().any(|name| is_tied(name));
+        self.modules.values().any(has_lora) || is_unused() || self.own.keys().any(is_own)
     }
 
-    /// A warning about the adapter's modules that change nothing.
-    pub(crate) fn warning(&self) -> Option<String> {
-        let named: Vec<String> = self.unused.iter().take(MAX_NAMED).map(|name| shown(&name.as_str().into())).collect();
-        let more = self.unused.len().saturating_sub(MAX_NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (!named.is_empty()).then(|| {
-            let file = self.adapter.description();
+    /// Warnings about parts of the adapter that change nothing.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let is_known = |name: &str| self.spelled.contains_key(name) || self.base.contains(name);
+        let is_head = |name: &str| HEADS.iter().any(|head| name.starts_with(head));
+        let mut own: Vec<String> = self.own.keys().filter(|name| !is_known(name) && !is_head(name)).cloned().collect();
+        own.sort_unstable();
+        let file = printable(self.adapter.description());
+        let modules = named(&self.unused).map(|names| {
             format!(
-                "{file}: LoRA of {}{more} is not used: not among the config's `target_modules` or the model's tensors",
-                named.join(", ")
+                "{file}: LoRA of {names} is not used: not among the config's `target_modules` or the model's tensors"
             )
-        })
+        });
+        let own =
+            named(&own).map(|names| format!("{file}: {names} may not be used: the model's files have no such tensor"));
+        modules.into_iter().chain(own)
     }
 
     /// The model's own tensor files.
@@ -270,7 +316,13 @@ impl AdaptedFiles {
 
     /// Adds the change to rows of a matrix.
     fn change(&self, module: &Module, rows: &[u32], columns: usize, values: &mut [f32]) -> Result<(), LoadError> {
-        let Some(factors) = self.factors(module, columns)? else { return Ok(()) };
+        if columns != module.columns || rows.iter().any(|&row| row as usize >= module.rows) {
+            let Module { name, rows, columns, .. } = module;
+            return Err(
+                self.problem(format!("has LoRA of `{name}` of {rows} x {columns} values, the model has others"))
+            );
+        }
+        let Some(factors) = self.factors(module)? else { return Ok(()) };
         let (Factors { left, right }, rank) = (&*factors, module.rank);
         values.par_chunks_mut(columns).zip(rows).for_each(|(values, &row)| {
             let mut change = vec![0.0; columns];
@@ -284,9 +336,9 @@ impl AdaptedFiles {
     }
 
     /// The factors of a module's change; `None` if it has none.
-    fn factors(&self, module: &Module, columns: usize) -> Result<Option<Arc<Factors>>, LoadError> {
+    fn factors(&self, module: &Module) -> Result<Option<Arc<Factors>>, LoadError> {
         let (Some(a), Some(b)) = (&module.a, &module.b) else { return Ok(None) };
-        let (rank, rows) = (module.rank, module.rows);
+        let &Module { rank, rows, columns, .. } = module;
         if !module.is_embedding {
             let (left, right) = (self.adapter.read(b, &[rows, rank])?, self.adapter.read(a, &[rank, columns])?);
             return Ok(Some(Arc::new(Factors { left, right })));
@@ -300,6 +352,14 @@ impl AdaptedFiles {
         }
         Ok(kept.clone())
     }
+}
+
+/// The first names; `None` if there are none.
+fn named(names: &[String]) -> Option<String> {
+    let first: Vec<String> = names.iter().take(MAX_NAMED).map(|name| shown(&name.as_str().into())).collect();
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!first.is_empty()).then(|| first.join(", ") + &more)
 }
 
 /// A matrix `[rows, columns]` as `[columns, rows]`.

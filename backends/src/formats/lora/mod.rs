@@ -7,6 +7,7 @@ mod config;
 mod files;
 mod merge;
 mod names;
+mod patterns;
 mod targets;
 #[cfg(test)]
 mod tests;

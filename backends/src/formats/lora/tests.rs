@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const Q: &str = "model.layers.3.self_attn.q_proj";
 
 fn contains(config: Value, name: &str) -> bool {
-    LoraConfig::read(config.to_string().as_bytes()).unwrap().targets.contain(&[name]).unwrap()
+    LoraConfig::read(config.to_string().as_bytes()).unwrap().targets.contain(&[name])
 }
 
 #[test]
@@ -16,8 +16,9 @@ fn modules_by_list_expression_and_layer() {
     assert!(!targets(json!(["proj"])) && !targets(json!([])) && !targets(json!(null)));
     assert!(targets(json!(r".*\.(q|v)_proj")) && targets(json!("all-linear")) && targets(json!("ALL-linear")));
     assert!(!targets(json!("q_proj")), "an expression matches the whole name");
-    // As Unsloth writes them: the expression looks ahead.
-    assert!(targets(json!(r"^(?!.*vision)(?:.*?\.self_attn\.(?:q_proj|k_proj))$")));
+    // As Unsloth writes them.
+    let long = r"(?:.*?(?:language|text).*?(?:self_attn|mlp).*?(?:q_proj|k_proj).*?)|(?:\bmodel\.layers\.[\d]{1,}\.(?:self_attn|mlp)\.(?:(?:q_proj|k_proj)))";
+    assert!(targets(json!(long)));
     let layers = |numbers: Value, pattern: Value| {
         let config = json!({"target_modules": ["q_proj"], "layers_to_transform": numbers, "layers_pattern": pattern});
         contains(config, Q)
@@ -40,28 +41,62 @@ fn excluded_and_replaced_modules_have_no_lora() {
 
 #[test]
 fn expressions_have_limits() {
-    let read = |expression: &str| {
-        let config = json!({"target_modules": expression});
-        let config = LoraConfig::read(config.to_string().as_bytes());
-        config.map_err(|error| error.to_string())
+    let read = |config: Value| LoraConfig::read(config.to_string().as_bytes()).map_err(|error| error.to_string());
+    let refused = |expression: &str| read(json!({"target_modules": expression})).unwrap_err();
+    for expression in [
+        "(",
+        "(x{900}){900}",
+        "((?=.)){18446744073709551614}",
+        "(?:(?=a)aaaaa){18446744073709551615}",
+        r"^(?!.*vision).*q_proj",
+        r"(a)\1",
+    ] {
+        let refused = refused(expression);
+        assert!(refused.contains("`target_modules`") && refused.contains("cannot be compiled"), "{refused}");
+    }
+    assert!(refused("(?!x)y").contains("look-around"));
+    assert!(refused(&"x".repeat(5000)).contains("5000 bytes"));
+    assert!(refused(&"()".repeat(40)).contains("groups"));
+    // In all fields together.
+    let many = |n: usize, expression: &dyn Fn(usize) -> String| {
+        let patterns: serde_json::Map<String, Value> = (0..n).map(|i| (expression(i), json!(2))).collect();
+        read(json!({"target_modules": ".*q", "rank_pattern": patterns}))
     };
-    assert!(read("(").unwrap_err().contains("cannot be read"));
-    assert!(read(&"x".repeat(5000)).unwrap_err().contains("5000 bytes"));
-    assert!(read("(x{900}){900}").unwrap_err().contains("cannot be read"));
-    let slow = read(r"(?:(?=(a+))a)*(?!.*c)(?:a|b|ab)*\1d").unwrap();
-    let refused = slow.targets.contain(&["ab".repeat(2000).as_str()]).unwrap_err().to_string();
-    assert!(refused.contains("cannot be matched"), "{refused}");
+    assert!(many(31, &|i| format!("^x{i}")).is_ok());
+    let refused = many(32, &|i| format!("^x{i}")).unwrap_err();
+    assert!(refused.contains("too many regular expressions"), "{refused}");
+    assert!(many(16, &|i| format!("^{}{i:02}", "x".repeat(4093))).unwrap_err().contains("too many regular"));
 }
 
 #[test]
 fn plain_patterns_are_no_expressions() {
-    let count = |config: Value| LoraConfig::read(config.to_string().as_bytes()).unwrap().expressions();
+    let cost = |config: Value| LoraConfig::read(config.to_string().as_bytes()).unwrap().cost();
     let many: serde_json::Map<String, Value> = (0..2000).map(|i| (format!("layers.{i}.q_proj"), json!(2))).collect();
-    assert_eq!(count(json!({"target_modules": ["q_proj"], "rank_pattern": many})), 0);
-    assert_eq!(count(json!({"target_modules": ".*q", "alpha_pattern": {"^x": 1}, "modules_to_save": ["a"]})), 3);
+    assert_eq!(cost(json!({"target_modules": ["q_proj"], "rank_pattern": many})), 2001);
+    assert_eq!(cost(json!({"target_modules": ".*q", "alpha_pattern": {"^x": 1}, "modules_to_save": ["a"]})), 2049);
+    assert!(cost(json!({"target_modules": r"\w{5}(x{900})"})) > 1024, "a large expression counts more");
     let config = json!({"target_modules": [], "rank_pattern": {"self_attn.q_proj": 3, "attn.k_proj": 5}});
     let config = LoraConfig::read(config.to_string().as_bytes()).unwrap();
-    assert_eq!(config.rank_and_scale(&[Q]).unwrap().0, 3);
-    assert_eq!(config.rank_and_scale(&["x.self_attn.k_proj"]).unwrap().0, 8, "an end begins after a dot");
-    assert_eq!(config.rank_and_scale(&["x.attn_k_proj"]).unwrap().0, 5, "a dot is any character");
+    assert_eq!(config.rank_and_scale(&[Q]).0, 3);
+    assert_eq!(config.rank_and_scale(&["x.self_attn.k_proj"]).0, 8, "an end begins after a dot");
+    assert_eq!(config.rank_and_scale(&["x.attn_k_proj"]).0, 5, "a dot is any character");
+}
+
+/// A plain pattern finds what its expression finds.
+#[test]
+fn plain_patterns_are_like_their_expressions() {
+    for plain in ["q_proj", "self_attn", "model", "attn.q_proj", "layers", "x", "model.layers", "self.attn", "3", "é"]
+    {
+        for name in [Q, "q_proj", "layers.4.x", "a.layers.x.layers.5.y", "model", "é.3.q_proj", ""] {
+            let both = |make: &dyn Fn(&str) -> Value| {
+                let [plain, expression] =
+                    [plain.to_owned(), format!("{plain}{{1}}")].map(|it| contains(make(&it), name));
+                assert_eq!(plain, expression, "{} in {name}", make("..."));
+            };
+            both(&|it| json!({"target_modules": it}));
+            both(&|it| json!({"target_modules": "all-linear", "modules_to_save": [it]}));
+            let ends = ["q_proj", "x", "y"];
+            both(&|it| json!({"target_modules": ends, "layers_to_transform": [3, 4, 5], "layers_pattern": it}));
+        }
+    }
 }
