@@ -314,7 +314,9 @@ fn what_is_not_supported_is_refused_by_name() {
 #[test]
 fn rope_scaling_without_a_type_is_linear() {
     let (factor, older) = ("scaling.factor", "scale_linear");
-    let cases: [(&[(&str, f32)], Option<&str>, RopeScaling); 9] = [
+    /// Numbers of the file, its type of scaling, and what follows.
+    type Case<'a> = (&'a [(&'a str, f32)], Option<&'a str>, RopeScaling);
+    let cases: [Case<'_>; 9] = [
         (&[], None, RopeScaling::None),
         (&[], Some("linear"), RopeScaling::None),
         (&[(factor, 4.0)], None, RopeScaling::Linear { factor: 4.0 }),
