@@ -74,7 +74,7 @@ fn plain_patterns_are_no_expressions() {
     let many: serde_json::Map<String, Value> = (0..2000).map(|i| (format!("layers.{i}.q_proj"), json!(2))).collect();
     assert_eq!(cost(json!({"target_modules": ["q_proj"], "rank_pattern": many})), 2001);
     assert_eq!(cost(json!({"target_modules": ".*q", "alpha_pattern": {"^x": 1}, "modules_to_save": ["a"]})), 2049);
-    assert!(cost(json!({"target_modules": r"\w{5}(x{900})"})) > 1024, "a large expression counts more");
+    assert!(cost(json!({"target_modules": "(x{2000})"})) > 1024, "a large expression counts more");
     let config = json!({"target_modules": [], "rank_pattern": {"self_attn.q_proj": 3, "attn.k_proj": 5}});
     let config = LoraConfig::read(config.to_string().as_bytes()).unwrap();
     assert_eq!(config.rank_and_scale(&[Q]).0, 3);
