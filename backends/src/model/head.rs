@@ -30,6 +30,7 @@ pub(super) struct Head {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a head has a few layers")]
 enum HeadLayer {
     Linear {
         linear: Linear,
