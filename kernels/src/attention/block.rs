@@ -14,15 +14,15 @@ pub(super) struct Block<'a> {
     /// Queries.
     pub(super) count: usize,
     pub(super) dim: usize,
-    /// `[count, row words]`
+    /// `[BLOCK, row words]`; rows from `count` on are arbitrary, here and below.
     pub(super) queries: &'a [u32],
     /// Keys in panels, `[KEYS / WIDTH, row words, WIDTH]`.
     pub(super) keys: &'a [u32],
-    /// Values in panels, `[dim / WIDTH, KEYS words, WIDTH]`.
+    /// Values in panels, `[dim / WIDTH, KEYS / ELEMENTS, WIDTH]`.
     pub(super) values: &'a [u32],
-    /// `[count, KEYS]` scores, then their exponentials as words.
+    /// `[BLOCK, KEYS]` scores, then their exponentials as words.
     pub(super) scores: &'a mut [u32],
-    /// `[count, sum_stride]`
+    /// `[BLOCK, sum_stride]`
     pub(super) sums: &'a mut [f32],
     pub(super) sum_stride: usize,
     /// Maximum score of each query.

@@ -18,7 +18,7 @@ pub(super) const MAX_QUERIES: usize = 512;
 /// Queries of an item where more would leave threads without work.
 const MIN_QUERIES: usize = 128;
 
-/// Items per thread from which items have the maximum of queries.
+/// Minimum items per thread that items of more than the fewest queries must leave.
 const ITEMS_PER_THREAD: usize = 4;
 
 /// Queries of one key/value head of a span.
@@ -138,7 +138,7 @@ impl AttentionItems {
     }
 }
 
-/// Queries of an item: the more, the fewer times keys and values are collected, as long as every thread has items.
+/// Queries of an item: the more, the fewer times keys and values are collected, as long as there are enough items for every thread.
 fn queries_per_item(spans: &[QuerySpan], layout: QkvLayout) -> usize {
     let items = |queries: &usize| -> usize {
         spans.iter().map(|span| (span.len as usize * layout.group()).div_ceil(*queries)).sum::<usize>()

@@ -82,7 +82,7 @@ struct Tile<'a> {
     factors: &'a mut [f32],
     /// `[KEYS / WIDTH, row words, WIDTH]`
     keys: &'a mut [u32],
-    /// `[head_dim / WIDTH, KEYS words, WIDTH]`
+    /// `[head_dim / WIDTH, KEYS / ELEMENTS, WIDTH]`
     values: &'a mut [u32],
     /// `[BLOCK, KEYS]` scores of a block, then their exponentials as words.
     scores: &'a mut [u32],

@@ -16,7 +16,7 @@ pub(crate) trait Products {
     const VECTORS: usize;
     /// Columns of a panel.
     const WIDTH: usize = Self::VECTORS * Self::V::LANES;
-    /// Words multiplied at once: rows and columns are padded with zeros to a multiple of this number.
+    /// Words multiplied at once: the words of a row, and the lines of a panel, are padded with zeros to a multiple of this number.
     const STEP: usize;
 
     /// Words of a row of `dim` elements.
@@ -37,7 +37,8 @@ pub(crate) trait Products {
     /// arbitrary, as do rows after the last up to a multiple of 16.
     ///
     /// # Safety
-    /// The CPU has the instructions; `panel` has a line for each word of a row, and `sums` a line of a panel for each row.
+    /// The CPU has the instructions; `panel` has a line for each word of a row. Rows up to a multiple of 16 may be read, and their lines of
+    /// `sums` written; the sums were written before unless they begin with zero, and there is a factor for each row.
     unsafe fn multiply(&mut self, rows: Rows<'_>, panel: &[u32], vectors: usize, sums: Sums<'_>);
 
     /// Multiplies rows with panels, like [`multiply`](Self::multiply).
