@@ -1,6 +1,6 @@
 //! Rows of the list.
 
-/// What is made of a field.
+/// Treatment of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     /// It has the effect that it has in the libraries; a value that is not supported is refused.

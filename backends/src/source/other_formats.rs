@@ -17,7 +17,7 @@ const FORMATS: [(&str, &str); 10] = [
     (".pth", "PyTorch under another name"),
 ];
 
-/// What there is instead of tensors: a clause for a message about their absence; empty without such files.
+/// Clause of a message about missing tensors that names the files in other formats; empty without such files.
 pub(crate) fn hint<'a>(files: impl Iterator<Item = &'a str>) -> String {
     let format = |file: &str| FORMATS.iter().find(|(end, _)| file.ends_with(end)).map(|(_, format)| *format);
     let mut found: Vec<(&str, &str)> = files.filter_map(|file| Some((file, format(file)?))).collect();

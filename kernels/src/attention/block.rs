@@ -33,7 +33,7 @@ pub(super) struct Block<'a> {
     pub(super) factors: &'a mut [f32],
 }
 
-/// What weighted sums begin with.
+/// Initial values of weighted sums.
 #[derive(Clone, Copy)]
 pub(super) enum Start {
     Zero,

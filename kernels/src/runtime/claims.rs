@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_order_go_to_whoever_asks() {
+    fn numbers_of_one_range_go_to_all_threads_in_order() {
         let (claims, division) = (Claims::default(), Division::in_order(5, 3));
         claims.reset(division);
         let mut threads = [0, 1, 2].map(|thread| claims.of_thread(division, thread));

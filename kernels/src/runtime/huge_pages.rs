@@ -150,7 +150,7 @@ mod tests {
             assert!(pages.words().iter().all(|&word| word == 0));
             pages.words_mut().fill(value);
         }
-        // What is freed may be used again.
+        // Freed memory may be used again.
         drop(all.split_off(3));
         for _ in 0..2 {
             let mut late = HugePages::new(2 << 20).unwrap();

@@ -169,7 +169,7 @@ impl Probe {
     }
 }
 
-/// What loading makes of a field.
+/// Effect of a field on loading.
 #[derive(Debug, Default, Clone, Copy)]
 struct Effect {
     /// A value changes the model, or an error names the field.

@@ -109,7 +109,7 @@ fn legacy(files: &ModelFiles, own: &BTreeMap<u32, AddedToken>) -> Result<Vec<Add
     Ok(tokens.into_values().collect())
 }
 
-/// The named special tokens of the files, and those of the class that no file names.
+/// The named special tokens of the files, and the tokens of the class that no file names.
 fn named(config: &Fields<'_>, map: Option<&Fields<'_>>, class: Class) -> Result<Vec<AddedToken>, LoadError> {
     let mut tokens = Vec::new();
     for (field, usual) in NAMED.into_iter().zip(class.special_tokens()) {

@@ -110,7 +110,7 @@ pub(crate) struct Gguf {
     pub(crate) classifier: bool,
     /// Files may have Dense modules of sentence-transformers.
     pub(crate) dense: bool,
-    /// What the converter leaves out, for a warning; empty for nothing that changes vectors.
+    /// Parts that the converter leaves out, for a warning; empty for nothing that changes vectors.
     pub(crate) lost: &'static str,
 }
 

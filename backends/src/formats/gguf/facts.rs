@@ -1,4 +1,4 @@
-//! Statements of a file about its model beside the config, and known faults of converters.
+//! Statements of a file about its model that are not in the config, and known faults of converters.
 
 use super::end_token;
 use super::file::GgufFile;
@@ -7,7 +7,7 @@ use crate::config::MaskConfig;
 use crate::error::LoadError;
 use prefold_core::Pooling;
 
-/// Statements of a GGUF file about its model beside the config; empty for other formats.
+/// Statements of a GGUF file about its model that are not in the config; empty for other formats.
 #[derive(Debug, Default)]
 pub(crate) struct GgufFacts {
     /// Pooling of an embedding model.

@@ -52,7 +52,7 @@ impl Buffer {
     }
 }
 
-/// What the system is asked for a buffer's memory.
+/// Request to the system about a buffer's memory.
 #[derive(Clone, Copy)]
 enum Backing {
     /// Huge pages, once the memory is used.

@@ -85,7 +85,7 @@ pub(crate) struct Sums<'a> {
     pub(crate) before: Before<'a>,
 }
 
-/// What the sums begin with.
+/// Initial values of the sums.
 #[derive(Clone, Copy)]
 pub(crate) enum Before<'a> {
     Zero,
