@@ -44,7 +44,8 @@ async fn tokens_of_classified_texts_count_with_the_answer_and_let_others_tokeniz
     let logits = answer.usage.tokens * (4 * DIM + 256);
     assert!(share.held() >= logits + answer.usage.tokens * size_of::<TextToken>(), "{}", share.held());
     drop((answer, share));
-    assert_eq!(engine.process_quotas().buffered().held(), 0);
+    // A tokenizer's thread drops its handle to the share after it has handed over the tokens.
+    wait_until("nothing is held", || engine.process_quotas().buffered().held() == 0);
 }
 
 #[tokio::test]
@@ -146,7 +147,7 @@ async fn classified_tokens_count_in_their_request_and_not_in_the_quota_of_tokeni
     assert!(engine.process_quotas().buffered().held() > tokens * (size_of::<crate::TextToken>() + 4 * DIM + 256));
     control.release(Fate::Answer);
     drop(running.await.unwrap().unwrap());
-    assert_eq!(engine.process_quotas().buffered().held(), 0);
+    wait_until("nothing is held", || engine.process_quotas().buffered().held() == 0);
 }
 
 #[tokio::test]
