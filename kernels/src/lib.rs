@@ -22,6 +22,7 @@ mod isa;
 mod peak;
 mod quantization;
 pub mod reference;
+mod roofline;
 mod rowwise;
 mod runtime;
 mod simd;
@@ -41,6 +42,8 @@ pub use isa::{Choice, Isa};
 #[doc(hidden)]
 pub use peak::{run_peak, run_read};
 pub use quantization::QuantizedTable;
+#[doc(hidden)]
+pub use roofline::{Stores, TileLoop};
 pub use rowwise::LayerNorm;
 pub use rowwise::PoolKind;
 #[doc(hidden)]

@@ -1,40 +1,37 @@
 //! Online softmax of a block of queries, updated with each tile of keys.
+//!
+//! A block's exponentials are computed in pieces, while tiles multiply the next block's queries, and the next block's maxima while tiles
+//! multiply this block's exponentials.
 
 use super::item::KEYS;
-use super::products::{Before, Panels, Products, Rows, Sums};
+use super::products::{BLOCK, Before, Panels, Products, Rows, Sums};
 use crate::runtime::scratch::as_f32;
 use crate::simd::{MAX_LANES, Vector, exp};
+use crate::tiles::Between;
+use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Maximum of a query that has seen no key. A masked key has the score -infinity.
-pub(super) const NO_MAXIMUM: f32 = f32::MIN;
+/// Maximum of a query that has seen no key, finite in powers of 2 as well. A masked key has the score -infinity.
+pub(super) const NO_MAXIMUM: f32 = f32::MIN * 0.69;
 
-/// Up to [`BLOCK`](super::products::BLOCK) queries and their state, and a tile of keys and values.
+/// Up to [`BLOCK`] queries and their scores with a tile of keys.
 pub(super) struct Block<'a> {
-    /// Queries.
+    /// First query, counted from the first of the item.
+    pub(super) first: usize,
+    /// Queries. Rows of the buffers from here on are arbitrary.
     pub(super) count: usize,
-    pub(super) dim: usize,
-    /// `[BLOCK, row words]`; rows from `count` on are arbitrary, here and below.
-    pub(super) queries: &'a [u32],
-    /// Keys in panels, `[KEYS / WIDTH, row words, WIDTH]`.
-    pub(super) keys: &'a [u32],
-    /// Values in panels, `[dim / WIDTH, KEYS / ELEMENTS, WIDTH]`.
-    pub(super) values: &'a [u32],
+    /// Keys, from the first of the tile.
+    pub(super) keys: usize,
+    /// Initial values of the weighted sums.
+    pub(super) start: Start,
     /// `[BLOCK, KEYS]` scores, then their exponentials as words.
     pub(super) scores: &'a mut [u32],
-    /// `[BLOCK, sum_stride]`
-    pub(super) sums: &'a mut [f32],
-    pub(super) sum_stride: usize,
-    /// Maximum score of each query.
-    pub(super) maxima: &'a mut [f32],
-    /// Sums of exponentials of each query, a vector of partial sums.
-    pub(super) totals: &'a mut [[f32; MAX_LANES]],
-    /// Factor of each query that rescales the sums so far to a new maximum.
+    /// `[BLOCK]`: the factors that rescale the sums so far to new maxima.
     pub(super) factors: &'a mut [f32],
 }
 
 /// Initial values of weighted sums.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum Start {
     Zero,
     /// The sums so far, with the same maxima.
@@ -43,65 +40,131 @@ pub(super) enum Start {
     Rescaled,
 }
 
-impl Block<'_> {
-    /// Computes the scores of the first `keys` keys.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `P`.
+impl<'a> Block<'a> {
+    /// A block without queries, in memory of `BLOCK * (KEYS + 1)` words.
     #[inline(always)]
-    pub(super) unsafe fn score<P: Products>(&mut self, products: &mut P, keys: usize) {
-        let len = P::row_words(self.dim);
-        let rows = Rows { words: self.queries, stride: len, count: self.count, len };
-        let panels = Panels { words: self.keys, stride: len * P::WIDTH, columns: keys };
-        // SAFETY: the caller's duty; `scores` has a line for each row of a block.
-        unsafe { products.multiply_panels(rows, panels, Sums::new(as_f32(self.scores), KEYS)) };
+    pub(super) fn empty(words: &'a mut [u32]) -> Self {
+        let (scores, factors) = words.split_at_mut(BLOCK * KEYS);
+        Self { first: 0, count: 0, keys: 0, start: Start::Zero, scores, factors: as_f32(factors) }
     }
 
-    /// The scores of a query.
+    /// The scores of a query; those after the keys are arbitrary.
     #[inline(always)]
     pub(super) fn scores_of(&mut self, query: usize) -> &mut [f32] {
         &mut as_f32(self.scores)[query * KEYS..][..KEYS]
     }
 
-    /// Turns the scores of the first `keys` keys into exponentials, as words of `P`, and updates maxima, totals and factors. Scores after
-    /// them, up to a whole vector, must be -infinity. Returns whether sums so far need to be rescaled.
+    /// Computes the scores of queries, `[BLOCK, row words]`, with packed keys.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    pub(super) unsafe fn softmax<P: Products>(&mut self, keys: usize) -> bool {
-        let vectors = keys.div_ceil(P::V::LANES);
-        let words = vectors * P::V::LANES / P::ELEMENTS;
-        let mut is_rescaled = false;
-        for first in (0..self.count).step_by(P::V::LANES) {
-            let queries = first..(first + P::V::LANES).min(self.count);
-            // SAFETY: the caller's duty.
-            unsafe {
-                is_rescaled |= self.raise_maxima::<P>(queries.clone(), vectors);
-                for query in queries {
-                    self.exponentials::<P>(query, vectors);
-                    if !words.is_multiple_of(P::STEP) {
-                        self.scores[query * KEYS..][words..words.next_multiple_of(P::STEP)].fill(0);
-                    }
-                }
-            }
-        }
-        is_rescaled
+    pub(super) unsafe fn score<P: Products>(
+        &mut self,
+        products: &mut P,
+        queries: &[u32],
+        keys: &[u32],
+        between: &mut impl Between,
+    ) {
+        let len = queries.len() / BLOCK;
+        let panels = Panels { words: keys, stride: len * P::WIDTH, columns: self.keys };
+        let rows = Rows { words: queries, stride: len, count: self.count, len };
+        // SAFETY: the caller's duty; `scores` has a line for each row of a block.
+        unsafe { products.multiply_panels(rows, panels, Sums::new(as_f32(self.scores), KEYS), between) };
     }
 
-    /// Updates the maxima and factors of up to a vector of queries. Returns whether a factor is not 1.
+    /// Adds packed values of `dim` columns, weighted by the exponentials, to the sums, `[BLOCK, stride]`.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn raise_maxima<P: Products>(&mut self, queries: Range<usize>, vectors: usize) -> bool {
-        let first = queries.start;
+    pub(super) unsafe fn weigh<P: Products>(
+        &self,
+        products: &mut P,
+        (values, dim): (&[u32], usize),
+        (sums, stride): (&mut [f32], usize),
+        between: &mut impl Between,
+    ) {
+        let len = self.keys.div_ceil(P::ELEMENTS).next_multiple_of(P::STEP);
+        let rows = Rows { words: self.scores, stride: KEYS, count: self.count, len };
+        let panels = Panels { words: values, stride: KEYS / P::ELEMENTS * P::WIDTH, columns: dim };
+        let before = match self.start {
+            Start::Zero => Before::Zero,
+            Start::Kept => Before::Kept,
+            Start::Rescaled => Before::Rescaled(self.factors),
+        };
+        // SAFETY: the caller's duty; `sums` has a line for each row of a block.
+        unsafe { products.multiply_panels(rows, panels, Sums { before, ..Sums::new(sums, stride) }, between) };
+    }
+}
+
+/// Counts the queries of a block that are done.
+pub(super) struct Progress {
+    next: usize,
+    /// Queries of a piece.
+    piece: usize,
+}
+
+impl Progress {
+    /// Nothing done, and as many queries in a piece that `pieces` do `count` queries.
+    #[inline(always)]
+    pub(super) fn new(count: usize, pieces: usize) -> Self {
+        Self { next: 0, piece: count.div_ceil(pieces.max(1)) }
+    }
+
+    /// The next piece of `count` queries, of `at_least` queries.
+    #[inline(always)]
+    fn take(&mut self, count: usize, at_least: usize) -> Range<usize> {
+        let start = self.next.min(count);
+        self.next = count.min(start + self.piece.max(at_least));
+        start..self.next
+    }
+}
+
+/// Maxima of a block's queries, raised to the scores with the tile.
+pub(super) struct Maxima<'a, 'b, P> {
+    pub(super) block: &'a mut Block<'b>,
+    /// Maximum score of each query of the block.
+    pub(super) maxima: &'a mut [f32],
+    pub(super) progress: Progress,
+    pub(super) products: PhantomData<P>,
+}
+
+impl<P: Products> Between for Maxima<'_, '_, P> {
+    #[inline(always)]
+    unsafe fn piece(&mut self) {
+        // SAFETY: the caller's duty.
+        unsafe { self.some(1) };
+    }
+}
+
+impl<P: Products> Maxima<'_, '_, P> {
+    /// Updates maxima and factors of the next `at_least` queries. Scores after the keys, up to a whole vector, must be -infinity.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    pub(super) unsafe fn some(&mut self, at_least: usize) {
+        let queries = self.progress.take(self.block.count, at_least.max(P::V::LANES).next_multiple_of(P::V::LANES));
+        for first in queries.clone().step_by(P::V::LANES) {
+            // SAFETY: the caller's duty.
+            unsafe { self.raise(first..queries.end.min(first + P::V::LANES)) };
+        }
+    }
+
+    /// Updates the maxima and factors of up to a vector of queries, and whether sums so far need to be rescaled.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn raise(&mut self, queries: Range<usize>) {
+        let (first, vectors) = (queries.start, self.block.keys.div_ceil(P::V::LANES));
         // SAFETY: the instructions are the caller's duty. Vectors are within a line of scores; maxima and factors have a whole number
         // of vectors.
         unsafe {
             let mut square = [P::V::set1(NO_MAXIMUM); MAX_LANES];
             for (query, max) in queries.zip(&mut square) {
-                let scores = self.scores_of(query).as_ptr();
+                let scores = self.block.scores_of(query).as_ptr();
                 for c in 0..vectors {
                     // A NaN score leaves the maximum unchanged, and makes the total NaN.
                     *max = P::V::loadu(scores.add(c * P::V::LANES)).max(*max);
@@ -109,28 +172,70 @@ impl Block<'_> {
             }
             P::V::transpose(&mut square);
             let before = P::V::loadu(self.maxima[first..][..P::V::LANES].as_ptr());
-            let max = square[..P::V::LANES].iter().fold(before, |max, &other| other.max(max));
+            let mut max = before;
+            for &other in &square[..P::V::LANES] {
+                max = other.max(max);
+            }
             max.storeu(self.maxima[first..][..P::V::LANES].as_mut_ptr());
-            exp(before.sub(max)).storeu(self.factors[first..][..P::V::LANES].as_mut_ptr());
-            self.factors[first..][..P::V::LANES].iter().any(|&factor| factor != 1.0)
+            let factors = &mut self.block.factors[first..][..P::V::LANES];
+            exp(before.sub(max)).storeu(factors.as_mut_ptr());
+            if self.block.start == Start::Kept && factors.iter().any(|&factor| factor != 1.0) {
+                self.block.start = Start::Rescaled;
+            }
         }
     }
+}
 
-    /// Turns the scores of a query into exponentials, and adds them to its total.
+/// Exponentials of a block's scores, which replace them as words of a product.
+pub(super) struct Exponentials<'a, 'b, P> {
+    pub(super) block: &'a mut Block<'b>,
+    /// Maximum score of each query of the block.
+    pub(super) maxima: &'a [f32],
+    /// Sums of exponentials of each query, a vector of partial sums.
+    pub(super) totals: &'a mut [[f32; MAX_LANES]],
+    pub(super) progress: Progress,
+    pub(super) products: PhantomData<P>,
+}
+
+impl<P: Products> Between for Exponentials<'_, '_, P> {
+    #[inline(always)]
+    unsafe fn piece(&mut self) {
+        // SAFETY: the caller's duty.
+        unsafe { self.some(1) };
+    }
+}
+
+impl<P: Products> Exponentials<'_, '_, P> {
+    /// Computes the exponentials of the next `at_least` queries, and adds them to the totals.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn exponentials<P: Products>(&mut self, query: usize, vectors: usize) {
-        let scores = self.scores_of(query).as_mut_ptr();
+    pub(super) unsafe fn some(&mut self, at_least: usize) {
+        let vectors = self.block.keys.div_ceil(P::V::LANES);
+        let words = vectors * P::V::LANES / P::ELEMENTS;
+        for query in self.progress.take(self.block.count, at_least) {
+            // SAFETY: the caller's duty.
+            unsafe { self.of_query(query, vectors) };
+            if !words.is_multiple_of(P::STEP) {
+                self.block.scores[query * KEYS..][words..words.next_multiple_of(P::STEP)].fill(0);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn of_query(&mut self, query: usize, vectors: usize) {
+        let scores = self.block.scores_of(query).as_mut_ptr();
         // SAFETY: the instructions are the caller's duty. Vectors are within a line of scores; words are written after the scores at
         // their place were read.
         unsafe {
-            let (max, factor) = (P::V::set1(self.maxima[query]), P::V::set1(self.factors[query]));
+            let (max, factor) = (P::V::set1(self.maxima[query]), P::V::set1(self.block.factors[query]));
             let total = self.totals[query].as_mut_ptr();
             let mut sum = P::V::loadu(total).mul(factor);
             for first in (0..vectors * P::V::LANES).step_by(P::V::LANES) {
-                let weights = P::exp(P::V::loadu(scores.add(first)).sub(max));
+                let weights = P::exp(P::V::loadu(scores.add(first)), max);
                 sum = sum.add(weights);
                 if P::ELEMENTS == 2 {
                     weights.storeu_bf16(scores.cast::<half::bf16>().add(first));
@@ -140,24 +245,5 @@ impl Block<'_> {
             }
             sum.storeu(total);
         }
-    }
-
-    /// Adds the weighted values of the first `keys` keys to the sums, which begin with `before`.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `P`.
-    #[inline(always)]
-    pub(super) unsafe fn weigh<P: Products>(&mut self, products: &mut P, keys: usize, before: Start) {
-        let len = keys.div_ceil(P::ELEMENTS).next_multiple_of(P::STEP);
-        let rows = Rows { words: self.scores, stride: KEYS, count: self.count, len };
-        let before = match before {
-            Start::Zero => Before::Zero,
-            Start::Kept => Before::Kept,
-            Start::Rescaled => Before::Rescaled(self.factors),
-        };
-        let panels = Panels { words: self.values, stride: KEYS / P::ELEMENTS * P::WIDTH, columns: self.dim };
-        let sums = Sums { before, ..Sums::new(self.sums, self.sum_stride) };
-        // SAFETY: the caller's duty; `sums` has a line for each row of a block.
-        unsafe { products.multiply_panels(rows, panels, sums) };
     }
 }

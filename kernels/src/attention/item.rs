@@ -13,10 +13,13 @@ use std::ops::Range;
 pub(super) const KEYS: usize = 128;
 
 /// Maximum queries of an item. Keys and values are collected once for all of them.
-pub(super) const MAX_QUERIES: usize = 512;
+pub(super) const MAX_QUERIES: usize = 1024;
 
 /// Queries of an item where more would leave threads without work.
 const MIN_QUERIES: usize = 128;
+
+/// Maximum scores of an item of more than the fewest queries, since a pass gives way between items.
+const MAX_SCORES: usize = 1 << 22;
 
 /// Minimum items per thread that items of more than the fewest queries must leave.
 const ITEMS_PER_THREAD: usize = 4;
@@ -63,7 +66,7 @@ impl AttentionItems {
         check_window(window)?;
         mask.check_len(spans)?;
         self.items.clear();
-        let queries_per_item = queries_per_item(spans, layout);
+        let queries_per_item = queries_per_item(spans, layout, mask);
         for (index, span) in (0..).zip(spans) {
             let queries = span.len as usize * layout.group();
             for first in (0..queries).step_by(queries_per_item) {
@@ -138,15 +141,18 @@ impl AttentionItems {
     }
 }
 
-/// Queries of an item: the more, the fewer times keys and values are collected, as long as there are enough items for every thread.
-fn queries_per_item(spans: &[QuerySpan], layout: QkvLayout) -> usize {
+/// Queries of an item: the more, the fewer times keys and values are collected, as long as there are enough items for every thread, and
+/// an item of the longest path is not too long.
+fn queries_per_item(spans: &[QuerySpan], layout: QkvLayout, mask: Mask<'_>) -> usize {
+    let longest = (0..).zip(spans).map(|(index, span)| mask.path_len(index, span)).max().unwrap_or(0);
     let items = |queries: &usize| -> usize {
         spans.iter().map(|span| (span.len as usize * layout.group()).div_ceil(*queries)).sum::<usize>()
             * layout.num_kv_heads
     };
     let enough = ITEMS_PER_THREAD * thread_pool::num_threads();
     let sizes = std::iter::successors(Some(MAX_QUERIES), |queries| Some(queries / 2));
-    sizes.take_while(|&queries| queries > MIN_QUERIES).find(|queries| items(queries) >= enough).unwrap_or(MIN_QUERIES)
+    let is_good = |queries: &usize| items(queries) >= enough && queries * longest <= MAX_SCORES;
+    sizes.take_while(|&queries| queries > MIN_QUERIES).find(is_good).unwrap_or(MIN_QUERIES)
 }
 
 #[cfg(test)]

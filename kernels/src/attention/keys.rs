@@ -35,6 +35,16 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// Prefetches keys and values of some positions into L2.
+    #[inline(always)]
+    pub(super) fn prefetch_to_l2(&self, positions: Range<usize>) {
+        let Attention { k, v, layout, .. } = self.attention;
+        for &page in &self.pages[positions] {
+            k.prefetch_to_l2(page as usize, self.column, layout.head_dim);
+            v.prefetch_to_l2(page as usize, self.column, layout.head_dim);
+        }
+    }
+
     /// The head's values in the row of a position.
     #[inline(always)]
     fn row(&self, rows: &RowView<'a>, position: usize) -> &'a [f32] {
@@ -52,7 +62,7 @@ impl<'a> Path<'a> {
             self.row(&self.attention.k, positions.start + i)
         };
         // SAFETY: the caller's duty.
-        unsafe { pack_columns::<P>(positions.len(), key, rows, keys) };
+        unsafe { pack_columns::<P>(positions.len(), self.attention.layout.head_dim, key, rows, keys) };
     }
 
     /// Packs the values of a range of positions, `[head_dim / WIDTH, key words, WIDTH]`: a word holds `P::ELEMENTS` positions of a

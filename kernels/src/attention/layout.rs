@@ -1,7 +1,7 @@
 //! The layout of heads in rows.
 
 use crate::error::KernelError;
-use crate::simd::prefetch;
+use crate::simd::{prefetch, prefetch_to_l2};
 
 /// Values of a cache line.
 const LINE: usize = 16;
@@ -66,6 +66,15 @@ impl RowView<'_> {
         let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);
         for i in (0..len).step_by(LINE) {
             prefetch(start.wrapping_add(i));
+        }
+    }
+
+    /// Prefetches the same values into L2, long before they are read.
+    #[inline(always)]
+    pub(super) fn prefetch_to_l2(&self, row: usize, column: usize, len: usize) {
+        let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);
+        for i in (0..len).step_by(LINE) {
+            prefetch_to_l2(start.wrapping_add(i));
         }
     }
 

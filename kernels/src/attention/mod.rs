@@ -11,6 +11,7 @@ mod output;
 mod panels;
 mod positions_of_block;
 mod products;
+mod queries;
 mod query_tile;
 mod relative_bias;
 mod relative_positions;

@@ -30,7 +30,7 @@ pub(super) unsafe fn row_words<P: Products>(row: &[f32], factor: f32, words: &mu
     }
 }
 
-/// Packs rows of values as columns: row `i` of `count` is column `i`. Columns up to a multiple of the lanes of a vector become
+/// Packs rows of `dim` values as columns: row `i` of `count` is column `i`. Columns up to a multiple of the lanes of a vector become
 /// arbitrary. `rows` has room for a row of words per lane.
 ///
 /// # Safety
@@ -38,13 +38,14 @@ pub(super) unsafe fn row_words<P: Products>(row: &[f32], factor: f32, words: &mu
 #[inline(always)]
 pub(super) unsafe fn pack_columns<'a, P: Products>(
     count: usize,
+    dim: usize,
     row: impl Fn(usize) -> &'a [f32],
     rows: &mut [u32],
     panels: &mut [u32],
 ) {
+    let words = P::row_words(dim);
     for first in (0..count).step_by(P::V::LANES) {
         let some = first..(first + P::V::LANES).min(count);
-        let words = P::row_words(row(first).len());
         for (i, words) in some.zip(rows.chunks_exact_mut(words)) {
             // SAFETY: the caller's duty.
             unsafe { row_words::<P>(row(i), 1.0, words) };

@@ -24,6 +24,8 @@ pub(super) struct Place {
     pub(super) last: usize,
     /// Positions of the keys, starting at the tile's first position.
     pub(super) keys: Range<usize>,
+    /// Values of a query.
+    pub(super) dim: usize,
     /// Factor on the scores, already applied to the queries.
     pub(super) scale: f32,
 }
@@ -51,7 +53,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Adds the position terms to the scores of a block.
+/// Adds the position terms to the scores of a block; `queries` and `keys` are the operands of its scores.
 ///
 /// # Safety
 /// The CPU has the instructions of `P`.
@@ -59,6 +61,7 @@ impl<'a> Buffers<'a> {
 pub(super) unsafe fn add_positions<P: Products>(
     block: &mut Block<'_>,
     products: &mut P,
+    (queries, keys): (&[u32], &[u32]),
     positions: &RelativePositions<'_>,
     place: &Place,
     buffers: &mut Buffers<'_>,
@@ -66,16 +69,16 @@ pub(super) unsafe fn add_positions<P: Products>(
     let row = |query: usize, key: usize| positions.rows.row(query as isize - key as isize);
     let low = row(place.first, place.keys.end - 1);
     let used = low..row(place.last, place.keys.start) + 1;
-    let (len, column) = (P::row_words(block.dim), place.head * block.dim);
-    let dim = block.dim;
+    let dim = place.dim;
+    let (len, column) = (P::row_words(dim), place.head * dim);
     let Buffers { table, rows, scores: found } = buffers;
     if let Some(position_keys) = &positions.keys {
-        let queries = Rows { words: block.queries, stride: len, count: block.count, len };
+        let queries = Rows { words: queries, stride: len, count: block.count, len };
         // SAFETY: the caller's duty; `found` has `ROWS` scores for each row of a block.
         unsafe {
-            pack_columns::<P>(used.len(), |i| position_keys.values(low + i, column, dim), rows, table);
+            pack_columns::<P>(used.len(), dim, |i| position_keys.values(low + i, column, dim), rows, table);
             let panels = Panels { words: table, stride: len * P::WIDTH, columns: used.len() };
-            products.multiply_panels(queries, panels, Sums::new(as_f32(found), ROWS));
+            products.multiply_panels(queries, panels, Sums::new(as_f32(found), ROWS), &mut ());
         }
         let found = &*as_f32(found);
         for (query, position) in (place.first..=place.last).enumerate() {
@@ -89,12 +92,14 @@ pub(super) unsafe fn add_positions<P: Products>(
             // SAFETY: the caller's duty.
             unsafe { row_words::<P>(position_queries.values(low + i, column, dim), place.scale, words) };
         }
-        let panels = Panels { words: block.keys, stride: len * P::WIDTH, columns: place.keys.len() };
+        let panels = Panels { words: keys, stride: len * P::WIDTH, columns: place.keys.len() };
         for first in (0..used.len()).step_by(BLOCK) {
             let count = (used.len() - first).min(BLOCK);
             let rows = Rows { words: &table[first * len..], stride: len, count, len };
             // SAFETY: the caller's duty; `found` has `KEYS` scores for each row.
-            unsafe { products.multiply_panels(rows, panels, Sums::new(&mut as_f32(found)[first * KEYS..], KEYS)) };
+            unsafe {
+                products.multiply_panels(rows, panels, Sums::new(&mut as_f32(found)[first * KEYS..], KEYS), &mut ())
+            };
         }
         let found = &*as_f32(found);
         for (query, position) in (place.first..=place.last).enumerate() {

@@ -35,7 +35,9 @@ impl<F: FloatFormat> Task<'_, F> {
         for index in claims.of_thread(division, thread) {
             // SAFETY: the instructions are the caller's duty. `check` ensures that the rows of spans are in `out` and do not
             // overlap, and `get` that the items belong to these spans; a span's items differ in their queries or in their heads.
-            unsafe { tile::run(&mut products, attention, items[index], out, scratch.words()) };
+            unsafe {
+                tile::run(&mut products, attention, (items[index], items.get(index + 1).copied()), out, scratch.words())
+            };
         }
     }
 }

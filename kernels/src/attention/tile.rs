@@ -7,7 +7,7 @@
 //! Key tiles start at multiples of [`KEYS`] of the path. The sums of a query therefore do not depend on the other queries of the item: a
 //! masked key has weight exactly 0 and is multiplied with a finite value, or with zero if the tile has values that are not finite.
 
-use super::block::{Block, NO_MAXIMUM, Start};
+use super::block::{Block, Exponentials, Maxima, NO_MAXIMUM, Progress, Start};
 use super::input::Attention;
 use super::item::{Item, KEYS, MAX_QUERIES};
 use super::keys::{PREFETCH, Path};
@@ -15,9 +15,11 @@ use super::output::Rows;
 use super::panels::row_words;
 use super::positions_of_block::{Buffers, Place, add_positions, buffer_words};
 use super::products::{BLOCK, Products};
+use super::queries::{Queries, part_of};
 use crate::runtime::scratch::as_f32;
 use crate::simd::{MAX_LANES, Vector};
 use crate::tiles;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Words of scratch that [`run`] needs.
@@ -25,7 +27,7 @@ pub(super) fn scratch_words(head_dim: usize) -> usize {
     let capacity = row_capacity(head_dim);
     MAX_QUERIES * (2 * capacity + MAX_LANES + 1)
         + (2 * KEYS + MAX_LANES + BLOCK) * capacity
-        + BLOCK * (KEYS + 1)
+        + 2 * BLOCK * (KEYS + 1)
         + buffer_words(capacity)
 }
 
@@ -34,7 +36,7 @@ fn row_capacity(head_dim: usize) -> usize {
     head_dim.next_multiple_of(2 * tiles::COLUMNS)
 }
 
-/// Computes an item and writes its rows.
+/// Computes an item and writes its rows; `next` is the item that probably follows.
 ///
 /// # Safety
 /// The CPU has the instructions of `P`. The rows of the item's span are in `out`, and no other thread uses the
@@ -43,31 +45,45 @@ fn row_capacity(head_dim: usize) -> usize {
 pub(super) unsafe fn run<P: Products>(
     products: &mut P,
     attention: &Attention<'_>,
-    item: Item,
+    (item, next): (Item, Option<Item>),
     out: Rows,
     scratch: &mut [u32],
 ) {
+    let next = next.map(|item| Queries::new(attention, item));
     let mut tile = Tile::new(attention, item, scratch);
+    let mut tiles = tile.queries.tiles().peekable();
     // SAFETY: the caller's duty.
     unsafe {
         tile.load_queries::<P>();
-        let keys = tile.visible_to(&tile.queries);
-        for start in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
-            tile.add_keys::<P>(products, start..(start + KEYS).min(keys.end));
+        while let Some(keys) = tiles.next() {
+            let ahead = Ahead { tile: tiles.peek().cloned(), next: next.as_ref() };
+            tile.add_keys::<P>(products, keys, &ahead);
         }
         tile.write::<P>(out);
     }
 }
 
+/// Rows that are read soon, to be prefetched while a tile is multiplied.
+struct Ahead<'a> {
+    /// The item's next tile.
+    tile: Option<Range<usize>>,
+    next: Option<&'a Queries<'a>>,
+}
+
+impl Ahead<'_> {
+    /// Prefetches one of `parts` parts.
+    #[inline(always)]
+    fn prefetch(&self, path: &Path<'_>, part: usize, parts: usize) {
+        match (&self.tile, self.next) {
+            (Some(tile), _) => path.prefetch_to_l2(part_of(tile.clone(), part, parts)),
+            (None, Some(next)) => next.prefetch(part, parts),
+            (None, None) => {}
+        }
+    }
+}
+
 struct Tile<'a> {
-    path: Path<'a>,
-    /// The item's range of the span's (position, head) pairs.
-    queries: Range<usize>,
-    /// First row, and path position, of the span.
-    row: usize,
-    depth: usize,
-    /// First query head of the group.
-    head: usize,
+    queries: Queries<'a>,
     /// Columns of the sums.
     capacity: usize,
     /// `[queries, row words]`
@@ -78,14 +94,12 @@ struct Tile<'a> {
     totals: &'a mut [[f32; MAX_LANES]],
     /// The maximum score of each query.
     maxima: &'a mut [f32],
-    /// `[BLOCK]`: the factors that rescale a block's sums.
-    factors: &'a mut [f32],
     /// `[KEYS / WIDTH, row words, WIDTH]`
     keys: &'a mut [u32],
     /// `[head_dim / WIDTH, KEYS / ELEMENTS, WIDTH]`
     values: &'a mut [u32],
-    /// `[BLOCK, KEYS]` scores of a block, then their exponentials as words.
-    scores: &'a mut [u32],
+    /// The block whose scores are computed, and the one before, whose weighted sums are.
+    blocks: [Block<'a>; 2],
     /// `[lanes of a vector, row words]`: keys before they are transposed.
     rows: &'a mut [u32],
     /// `[BLOCK, capacity]`: a block's sums, where only some queries are to be changed.
@@ -97,112 +111,31 @@ struct Tile<'a> {
 impl<'a> Tile<'a> {
     #[inline(always)]
     fn new(attention: &'a Attention<'a>, item: Item, scratch: &'a mut [u32]) -> Self {
-        let span = attention.spans[item.span as usize];
-        let dim = attention.layout.head_dim;
-        let path_len = attention.mask.path_len(item.span as usize, &span);
-        let capacity = row_capacity(dim);
+        let capacity = row_capacity(attention.layout.head_dim);
         let (query_words, scratch) = scratch.split_at_mut(MAX_QUERIES * capacity);
         let (sums, scratch) = scratch.split_at_mut(MAX_QUERIES * capacity);
         let (totals, scratch) = scratch.split_at_mut(MAX_QUERIES * MAX_LANES);
         let (maxima, scratch) = scratch.split_at_mut(MAX_QUERIES);
-        let (factors, scratch) = scratch.split_at_mut(BLOCK);
         let (keys, scratch) = scratch.split_at_mut(KEYS * capacity);
         let (values, scratch) = scratch.split_at_mut(KEYS * capacity);
-        let (scores, scratch) = scratch.split_at_mut(BLOCK * KEYS);
+        let (block, scratch) = scratch.split_at_mut(BLOCK * (KEYS + 1));
+        let (before, scratch) = scratch.split_at_mut(BLOCK * (KEYS + 1));
         let (rows, scratch) = scratch.split_at_mut(MAX_LANES * capacity);
         let (saved, scratch) = scratch.split_at_mut(BLOCK * capacity);
         Self {
-            path: Path {
-                attention,
-                pages: &attention.pages[span.path as usize..][..path_len],
-                column: item.kv_head as usize * dim,
-            },
-            queries: item.first as usize..(item.first + item.len) as usize,
-            row: span.row as usize,
-            depth: span.depth as usize,
-            head: item.kv_head as usize * attention.layout.group(),
+            queries: Queries::new(attention, item),
             capacity,
             query_words,
             sums: as_f32(sums),
             totals: as_f32(totals).as_chunks_mut().0,
             maxima: as_f32(maxima),
-            factors: as_f32(factors),
             keys,
             values,
-            scores,
+            blocks: [Block::empty(block), Block::empty(before)],
             rows,
             saved: as_f32(saved),
             positions: Buffers::new(scratch, capacity),
         }
-    }
-
-    #[inline(always)]
-    fn dim(&self) -> usize {
-        self.path.attention.layout.head_dim
-    }
-
-    /// Path position of a (position, head) pair of the span.
-    #[inline(always)]
-    fn position(&self, query: usize) -> usize {
-        self.depth + query / self.path.attention.layout.group()
-    }
-
-    /// The keys that a query at `position` sees.
-    #[inline(always)]
-    fn visible(&self, position: usize) -> Range<usize> {
-        let Attention { mask, window, .. } = self.path.attention;
-        mask.visible(*window, self.path.pages.len(), position)
-    }
-
-    /// The keys that at least one of the queries sees.
-    #[inline(always)]
-    fn visible_to(&self, queries: &Range<usize>) -> Range<usize> {
-        self.visible(self.position(queries.start)).start..self.visible(self.position(queries.end - 1)).end
-    }
-
-    /// The first queries of the blocks.
-    #[inline(always)]
-    fn blocks(&self) -> impl Iterator<Item = usize> + use<> {
-        self.queries.clone().step_by(BLOCK)
-    }
-
-    /// The queries of the block that begins with query `first`.
-    #[inline(always)]
-    fn block_queries(&self, first: usize) -> Range<usize> {
-        first..(first + BLOCK).min(self.queries.end)
-    }
-
-    /// Row and column of each query from `first` on in `q` and in `out`.
-    #[inline(always)]
-    fn places(&self, first: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (group, dim, head) = (self.path.attention.layout.group(), self.dim(), self.head);
-        let (mut row, mut member) = (self.row + first / group, first % group);
-        std::iter::repeat_with(move || {
-            let place = (row, (head + member) * dim);
-            (row, member) = if member + 1 == group { (row + 1, 0) } else { (row, member + 1) };
-            place
-        })
-    }
-
-    /// The block that begins with query `first`, with the buffers of positions.
-    #[inline(always)]
-    fn block<P: Products>(&mut self, first: usize) -> (Block<'_>, &mut Buffers<'a>) {
-        let (count, dim, capacity) = (self.block_queries(first).len(), self.dim(), self.capacity);
-        let (words, first) = (P::row_words(dim), first - self.queries.start);
-        let block = Block {
-            count,
-            dim,
-            queries: &self.query_words[first * words..][..BLOCK * words],
-            keys: &*self.keys,
-            values: &*self.values,
-            scores: &mut *self.scores,
-            sums: &mut self.sums[first * capacity..][..BLOCK * capacity],
-            sum_stride: capacity,
-            maxima: &mut self.maxima[first..][..BLOCK],
-            totals: &mut self.totals[first..][..BLOCK],
-            factors: &mut *self.factors,
-        };
-        (block, &mut self.positions)
     }
 
     /// Copies the queries and resets their state.
@@ -211,16 +144,17 @@ impl<'a> Tile<'a> {
     /// The CPU has the instructions of `P`.
     #[inline(always)]
     unsafe fn load_queries<P: Products>(&mut self) {
-        let Attention { q, scale, .. } = *self.path.attention;
-        let (dim, words) = (self.dim(), P::row_words(self.dim()));
-        let (places, ahead) = (self.places(self.queries.start), self.places(self.queries.start + PREFETCH));
-        let query_words = self.query_words.chunks_exact_mut(words).take(self.queries.len());
+        let Attention { q, scale, .. } = *self.queries.path.attention;
+        let (dim, words) = (self.queries.dim(), P::row_words(self.queries.dim()));
+        let places = self.queries.places(self.queries.range.start);
+        let ahead = self.queries.places(self.queries.range.start + PREFETCH);
+        let query_words = self.query_words.chunks_exact_mut(words).take(self.queries.range.len());
         for ((query_words, (row, column)), (row_ahead, column_ahead)) in query_words.zip(places).zip(ahead) {
             q.prefetch(row_ahead, column_ahead, dim);
             // SAFETY: the caller's duty.
             unsafe { row_words::<P>(q.values(row, column, dim), scale, query_words) };
         }
-        let count = self.queries.len().next_multiple_of(BLOCK);
+        let count = self.queries.range.len().next_multiple_of(BLOCK);
         self.maxima[..count].fill(NO_MAXIMUM);
         self.totals[..count].fill([0.0; MAX_LANES]);
     }
@@ -230,52 +164,91 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn add_keys<P: Products>(&mut self, products: &mut P, tile: Range<usize>) {
+    unsafe fn add_keys<P: Products>(&mut self, products: &mut P, tile: Range<usize>, ahead: &Ahead<'_>) {
+        let blocks = self.queries.range.len().div_ceil(BLOCK);
         // SAFETY: the caller's duty.
         unsafe {
-            self.path.pack_keys::<P>(tile.clone(), self.rows, self.keys);
-            let is_finite = self.path.pack_values::<P>(tile.clone(), tile.clone(), self.values);
-            for first in self.blocks() {
-                let queries = self.block_queries(first);
-                let visible = self.visible_to(&queries);
+            self.queries.path.pack_keys::<P>(tile.clone(), self.rows, self.keys);
+            let is_finite = self.queries.path.pack_values::<P>(tile.clone(), tile.clone(), self.values);
+            for (part, first) in self.queries.range.clone().step_by(BLOCK).enumerate() {
+                ahead.prefetch(&self.queries.path, part, blocks);
+                let queries = first..(first + BLOCK).min(self.queries.range.end);
+                let visible = self.queries.visible_to(&queries);
                 let keys = tile.start..tile.end.min(visible.end);
                 if keys.start >= keys.end || keys.end <= visible.start {
                     continue;
                 }
-                self.score::<P>(products, &queries, keys.clone());
-                let is_rescaled = self.block::<P>(first).0.softmax::<P>(keys.len());
-                let start = match visible.start / KEYS * KEYS == tile.start {
-                    true => Start::Zero,
-                    false if is_rescaled => Start::Rescaled,
-                    false => Start::Kept,
-                };
-                if is_finite {
-                    self.block::<P>(first).0.weigh(products, keys.len(), start);
-                } else {
-                    self.weigh_visible::<P>(products, &queries, &tile, (keys.len(), start));
-                    self.path.pack_values::<P>(tile.clone(), tile.clone(), self.values);
-                }
+                let start = if visible.start / KEYS * KEYS == tile.start { Start::Zero } else { Start::Kept };
+                self.begin_block(queries.clone(), keys.len(), start);
+                self.multiply_keys(products);
+                self.complete_scores(products, &queries, keys);
+                self.multiply_values(products, &tile, is_finite);
             }
+            // The last block's exponentials and weighted sums.
+            self.begin_block(self.queries.range.start..self.queries.range.start, 0, Start::Zero);
+            self.multiply_keys(products);
+            self.multiply_values(products, &tile, is_finite);
         }
     }
 
-    /// Computes the scores of a block with some keys: products, position terms, bias and mask.
+    /// Makes the block the one before, and begins the next.
+    #[inline(always)]
+    fn begin_block(&mut self, queries: Range<usize>, keys: usize, start: Start) {
+        self.blocks.swap(0, 1);
+        let block = &mut self.blocks[0];
+        (block.first, block.count) = (queries.start - self.queries.range.start, queries.len());
+        (block.keys, block.start) = (keys, start);
+    }
+
+    /// Computes the products of the block's queries and the keys, and meanwhile the exponentials of the block before.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn score<P: Products>(&mut self, products: &mut P, queries: &Range<usize>, keys: Range<usize>) {
-        let Attention { bias, positions, scale, .. } = *self.path.attention;
-        let (head, first) = (self.head, self.position(queries.start));
-        let last = self.position(queries.end - 1);
-        let (mut block, buffers) = self.block::<P>(queries.start);
+    unsafe fn multiply_keys<P: Products>(&mut self, products: &mut P) {
+        let words = P::row_words(self.queries.dim());
+        let [block, before] = &mut self.blocks;
+        let pieces = P::pieces(block.count, words, block.keys);
+        let mut exponentials = Exponentials {
+            progress: Progress::new(before.count, pieces),
+            maxima: &self.maxima[before.first..],
+            totals: &mut self.totals[before.first..],
+            block: before,
+            products: PhantomData::<P>,
+        };
         // SAFETY: the caller's duty.
         unsafe {
-            block.score(products, keys.len());
-            if let Some(positions) = &positions {
-                let place = Place { head, first, last, keys: keys.clone(), scale };
-                add_positions::<P>(&mut block, products, positions, &place, buffers);
+            if block.count > 0 {
+                let queries = &self.query_words[block.first * words..][..BLOCK * words];
+                block.score(products, queries, self.keys, &mut exponentials);
             }
+            exponentials.some(BLOCK);
+        }
+    }
+
+    /// Completes the block's scores: position terms, bias and mask.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn complete_scores<P: Products>(&mut self, products: &mut P, queries: &Range<usize>, keys: Range<usize>) {
+        let Attention { bias, positions, scale, .. } = *self.queries.path.attention;
+        let (head, first) = (self.queries.head, self.queries.position(queries.start));
+        let last = self.queries.position(queries.end - 1);
+        let words = P::row_words(self.queries.dim());
+        let block = &mut self.blocks[0];
+        if let Some(positions) = &positions {
+            let place = Place {
+                head,
+                first,
+                last,
+                keys: keys.clone(),
+                dim: self.queries.path.attention.layout.head_dim,
+                scale,
+            };
+            let queries = &self.query_words[block.first * words..][..BLOCK * words];
+            // SAFETY: the caller's duty.
+            unsafe { add_positions(block, products, (queries, self.keys), positions, &place, &mut self.positions) };
         }
         if let Some(bias) = bias {
             for (query, position) in (first..=last).enumerate() {
@@ -289,16 +262,41 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     fn mask<P: Products>(&mut self, queries: &Range<usize>, keys: &Range<usize>) {
         let whole = keys.len().next_multiple_of(P::V::LANES);
-        let seen_by_all =
-            self.visible(self.position(queries.end - 1)).start..self.visible(self.position(queries.start)).end;
+        let seen_by_all = self.queries.visible(self.queries.position(queries.end - 1)).start
+            ..self.queries.visible(self.queries.position(queries.start)).end;
         if seen_by_all.start <= keys.start && seen_by_all.end >= keys.start + whole {
             return;
         }
         for (i, query) in queries.clone().enumerate() {
-            let visible = self.visible(self.position(query));
-            let scores = &mut as_f32(self.scores)[i * KEYS..][..whole];
+            let visible = self.queries.visible(self.queries.position(query));
+            let scores = &mut self.blocks[0].scores_of(i)[..whole];
             scores[..visible.start.saturating_sub(keys.start).min(whole)].fill(f32::NEG_INFINITY);
             scores[visible.end.min(keys.end).saturating_sub(keys.start)..].fill(f32::NEG_INFINITY);
+        }
+    }
+
+    /// Adds weighted values to the sums of the block before, and meanwhile raises the maxima of the block.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    unsafe fn multiply_values<P: Products>(&mut self, products: &mut P, tile: &Range<usize>, is_finite: bool) {
+        if !is_finite {
+            // SAFETY: the caller's duty.
+            unsafe { self.weigh_visible(products, tile) };
+        }
+        let (dim, stride) = (self.queries.dim(), self.capacity);
+        let [block, before] = &mut self.blocks;
+        let progress = Progress::new(block.count, 1);
+        let mut maxima =
+            Maxima { maxima: &mut self.maxima[block.first..], block, progress, products: PhantomData::<P> };
+        // SAFETY: the caller's duty.
+        unsafe {
+            if is_finite && before.count > 0 {
+                let sums = &mut self.sums[before.first * stride..][..BLOCK * stride];
+                before.weigh(products, (self.values, dim), (sums, stride), &mut maxima);
+            }
+            maxima.some(BLOCK);
         }
     }
 
@@ -307,31 +305,28 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
-    unsafe fn weigh_visible<P: Products>(
-        &mut self,
-        products: &mut P,
-        queries: &Range<usize>,
-        tile: &Range<usize>,
-        (keys, start): (usize, Start),
-    ) {
-        let (first, len) = (queries.start - self.queries.start, queries.len() * self.capacity);
-        let rows = first * self.capacity..first * self.capacity + len;
-        let mut query = queries.start;
-        while query < queries.end {
-            let position = self.position(query);
-            let end = (query..queries.end).find(|&other| self.position(other) != position).unwrap_or(queries.end);
-            self.saved[..len].copy_from_slice(&self.sums[rows.clone()]);
+    unsafe fn weigh_visible<P: Products>(&mut self, products: &mut P, tile: &Range<usize>) {
+        let stride = self.capacity;
+        let Block { first, count, .. } = self.blocks[1];
+        let mut query = 0;
+        while query < count {
+            let position = self.queries.position(self.queries.range.start + first + query);
+            let is_later = |&other: &usize| self.queries.position(self.queries.range.start + first + other) != position;
+            let end = (query..count).find(is_later).unwrap_or(count);
+            let (visible, dim) = (self.queries.visible(position), self.queries.dim());
+            let sums = &mut self.sums[first * stride..][..BLOCK * stride];
+            self.saved.copy_from_slice(sums);
             // SAFETY: the caller's duty.
             unsafe {
-                self.path.pack_values::<P>(tile.clone(), self.visible(position), self.values);
-                self.block::<P>(queries.start).0.weigh(products, keys, start);
+                self.queries.path.pack_values::<P>(tile.clone(), visible, self.values);
+                self.blocks[1].weigh(products, (self.values, dim), (sums, stride), &mut ());
             }
-            let changed = (query - queries.start) * self.capacity..(end - queries.start) * self.capacity;
-            let sums = &mut self.sums[rows.clone()];
-            sums[..changed.start].copy_from_slice(&self.saved[..changed.start]);
-            sums[changed.end..].copy_from_slice(&self.saved[changed.end..len]);
+            sums[..query * stride].copy_from_slice(&self.saved[..query * stride]);
+            sums[end * stride..].copy_from_slice(&self.saved[end * stride..]);
             query = end;
         }
+        // SAFETY: the caller's duty.
+        unsafe { self.queries.path.pack_values::<P>(tile.clone(), tile.clone(), self.values) };
     }
 
     /// Divides by the totals and writes the rows.
@@ -340,11 +335,12 @@ impl<'a> Tile<'a> {
     /// As [`run`].
     #[inline(always)]
     unsafe fn write<P: Products>(&mut self, out: Rows) {
-        let (dim, row_width) = (self.dim(), self.path.attention.layout.q_width());
-        let mut places = self.places(self.queries.start);
+        let (dim, row_width) = (self.queries.dim(), self.queries.path.attention.layout.q_width());
+        let mut places = self.queries.places(self.queries.range.start);
+        let mut ahead = self.queries.places(self.queries.range.start + PREFETCH);
         let mut sums = self.sums.chunks_exact(self.capacity);
-        for first in (0..self.queries.len()).step_by(P::V::LANES) {
-            let count = (self.queries.len() - first).min(P::V::LANES);
+        for first in (0..self.queries.range.len()).step_by(P::V::LANES) {
+            let count = (self.queries.range.len() - first).min(P::V::LANES);
             // SAFETY: the instructions and the rows are the caller's duty; each vector is within a row.
             unsafe {
                 let zero = P::V::set1(0.0);
@@ -352,6 +348,9 @@ impl<'a> Tile<'a> {
                 for ((&inverse, sums), (row, column)) in
                     inverses[..count].iter().zip(sums.by_ref()).zip(places.by_ref())
                 {
+                    if let Some((row, column)) = ahead.next() {
+                        out.prefetch(row * row_width + column, dim);
+                    }
                     for d in (0..dim).step_by(P::V::LANES) {
                         // Adding zero turns -0 into +0: the sign of a zero may depend on masked keys.
                         let means = P::V::loadu(sums[d..].as_ptr()).mul(P::V::set1(inverse)).add(zero);
@@ -376,6 +375,10 @@ unsafe fn total_of_each<V: Vector>(totals: &[[f32; MAX_LANES]]) -> V {
             *vector = V::loadu(partial.as_ptr());
         }
         V::transpose(&mut square);
-        square[1..V::LANES].iter().fold(square[0], |sum, &other| sum.add(other))
+        let mut sum = square[0];
+        for &other in &square[1..V::LANES] {
+            sum = sum.add(other);
+        }
+        sum
     }
 }

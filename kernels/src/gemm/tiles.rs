@@ -13,7 +13,8 @@ use super::pack::PANEL;
 use super::rows::as_bytes_mut;
 use crate::runtime::scratch::{Scratch, as_f32};
 use crate::simd::{Format, Simd, TileOperation, Vector};
-use crate::tiles::{Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store, zero_sums};
+use crate::tiles::{Between, Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, multiply, store, zero_sums};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// MC in bytes of packed A: with the panels of [`NC_BYTES`] they fit into an L2 of 2 MB.
@@ -28,8 +29,8 @@ const TILE_BYTES: usize = ROWS * ROW_BYTES;
 /// Steps of a pair of row tiles that stay in an L1 of 48 KB, with room for sums and output.
 const KEPT_STEPS: usize = (36 << 10) / (2 * TILE_BYTES);
 
-/// Rows of the panel before that are finished in a step: its few loads and stores fit between the products.
-const ROWS_A_STEP: usize = 8;
+/// Rows of the panel before that are finished with a product of two tiles: their few loads and stores fit between the products.
+const ROWS_A_PRODUCT: usize = 2;
 
 /// Words of the sums of a pair of row tiles.
 const SUMS: usize = 2 * ROWS * PANEL;
@@ -115,6 +116,20 @@ struct Pipeline<'a, 'b, P> {
     start: (usize, usize),
 }
 
+/// Rows of the last panel, a few after each step of the next.
+struct FinishedRows<'p, 'a, 'b, P, V> {
+    pipeline: &'p mut Pipeline<'a, 'b, P>,
+    vectors: PhantomData<V>,
+}
+
+impl<P: Format, V: Vector> Between for FinishedRows<'_, '_, '_, P, V> {
+    #[inline(always)]
+    unsafe fn piece(&mut self) {
+        // SAFETY: the caller's duty.
+        unsafe { self.pipeline.finish_rows::<V>(ROWS_A_PRODUCT) };
+    }
+}
+
 impl<'a, 'b, P: Format> Pipeline<'a, 'b, P> {
     #[inline(always)]
     fn new(block: &'a Block<'b, P>, sums: &'a mut [u32], steps: usize) -> Self {
@@ -142,11 +157,11 @@ impl<'a, 'b, P: Format> Pipeline<'a, 'b, P> {
         // SAFETY: the tiles, the instructions and `a` are the caller's duty; a panel has all steps, `sums` has the sums of a panel.
         unsafe {
             zero_sums::<T, TILES, 2>(tiles);
-            let between = || self.finish_rows::<V>(ROWS_A_STEP);
+            let mut rows = FinishedRows { pipeline: self, vectors: PhantomData::<V> };
             if P::IS_QUANTIZED {
-                multiply::<T, TILES, 2, true>(tiles, a, b, steps, kept, between);
+                multiply::<T, TILES, 2, true>(tiles, a, b, steps, kept, &mut rows);
             } else {
-                multiply::<T, TILES, 2, false>(tiles, a, b, steps, kept, between);
+                multiply::<T, TILES, 2, false>(tiles, a, b, steps, kept, &mut rows);
             }
             self.finish_rows::<V>(SUMS);
             store::<T, TILES, 2>(tiles, self.sums[0].as_mut_ptr().cast(), PANEL * size_of::<u32>());

@@ -129,6 +129,12 @@ impl<const BF16: bool> Vector for V512<BF16> {
     }
 
     #[inline(always)]
+    fn scalef_above(self, n: Self, x: Self, bound: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512. Masked lanes take no time, whatever their results would be.
+        Self(unsafe { _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(x.0, bound.0), self.0, n.0) })
+    }
+
+    #[inline(always)]
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512.
         Self(unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(self.0, bound.0), no.0, yes.0) })

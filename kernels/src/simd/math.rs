@@ -37,22 +37,21 @@ pub(crate) fn exp<V: Vector>(x: V) -> V {
     x.blend_le(set1!(UNDERFLOW), set1!(0.0), p.scalef(n))
 }
 
-/// `e^x` for `x <= 0`, to about 1e-4, a twentieth of the rounding error of bf16; exactly 1 at 0, 0 below -86.5, NaN for NaN.
+/// `2^x` for `x <= 0`, to about 1e-4, a twentieth of the rounding error of bf16; exactly 1 at 0, 0 at -125 and below, NaN for NaN.
 #[inline(always)]
-pub(crate) fn exp_for_bf16<V: Vector>(x: V) -> V {
+pub(crate) fn exp2_for_bf16<V: Vector>(x: V) -> V {
     macro_rules! set1 {
         ($x:expr) => {
             // SAFETY: `x` exists, so the CPU has the instructions.
             unsafe { V::set1($x) }
         };
     }
-    let bounded = set1!(UNDERFLOW).max(x);
-    let n = bounded.fmadd(set1!(std::f32::consts::LOG2_E), set1!(ROUND)).sub(set1!(ROUND));
-    let r = n.fmadd(set1!(-std::f32::consts::LN_2), bounded);
-    // The cubic polynomial with minimal relative error for |r| <= ln 2 / 2 among those that are 1 at 0.
-    let p = set1!(0.165_180).fmadd(r, set1!(0.504_130));
-    let p = p.fmadd(r, set1!(1.000_196)).fmadd(r, set1!(1.0));
-    x.blend_le(set1!(UNDERFLOW), set1!(0.0), p.scalef(n))
+    let n = x.add(set1!(ROUND)).sub(set1!(ROUND));
+    let r = x.sub(n);
+    // The cubic polynomial with minimal relative error for |r| <= 1/2 among those that are 1 at 0.
+    let p = set1!(0.055_009).fmadd(r, set1!(0.242_211));
+    let p = p.fmadd(r, set1!(0.693_283)).fmadd(r, set1!(1.0));
+    p.scalef_above(n, x, set1!(-125.0))
 }
 
 /// The complementary error function for `x >= 0`, to about 2e-7; NaN for NaN. Formula 7.1.26 of Abramowitz and Stegun.

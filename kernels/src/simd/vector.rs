@@ -66,6 +66,13 @@ pub trait Vector: Copy {
     /// `self * 2^n` for integers `-150 <= n <= 150`, rounded once; NaN where `self` is NaN.
     fn scalef(self, n: Self) -> Self;
 
+    /// Lane by lane `x <= bound ? 0 : self * 2^n`, where only the lanes above the bound need an `n` that [`scalef`](Self::scalef) can take.
+    #[inline(always)]
+    fn scalef_above(self, n: Self, x: Self, bound: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instructions.
+        x.blend_le(bound, unsafe { Self::set1(0.0) }, self.scalef(n))
+    }
+
     /// Lane by lane `self <= bound ? yes : no`.
     fn blend_le(self, bound: Self, yes: Self, no: Self) -> Self;
 

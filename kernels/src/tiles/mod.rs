@@ -14,6 +14,6 @@ mod tile;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use hardware::Hardware;
 pub(crate) use model::Model;
-pub(crate) use product::{Kept, LINE, TileRows, load_sums, multiply, store, zero_sums};
+pub(crate) use product::{Between, Kept, LINE, TileRows, load_sums, multiply, store, zero_sums};
 pub(crate) use self_check::check;
 pub(crate) use tile::{COLUMNS, ROW_BYTES, ROWS, Tiles};

@@ -76,12 +76,29 @@ pub(crate) unsafe fn load_sums<T: Tiles, const ROWS_: usize, const COLUMNS_: usi
     }
 }
 
+/// Work in pieces, whose instructions run while tiles multiply.
+///
+/// A trait and not a closure: a closure might not be inlined, and would then lack the instruction set.
+pub(crate) trait Between {
+    /// Does a piece.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of the work.
+    unsafe fn piece(&mut self);
+}
+
+/// No work.
+impl Between for () {
+    #[inline(always)]
+    unsafe fn piece(&mut self) {}
+}
+
 /// Adds to the sums ([`zero_sums`]) the products of `ROWS_` row tiles and `COLUMNS_` column tiles over `steps` of 16 words: of bytes if
-/// `IS_INT8`, else of pairs of bf16. A tile's sums do not depend on the other tiles. Calls `between` after each step; its
-/// instructions run while the tiles multiply.
+/// `IS_INT8`, else of pairs of bf16. A tile's sums do not depend on the other tiles. Does a piece of
+/// `between` after each product of two tiles.
 ///
 /// # Safety
-/// The rows may be read, and at `b` a line of [`LINE`] words for each word of each step.
+/// The CPU has the instructions of `between`. The rows may be read, and at `b` a line of [`LINE`] words for each word of each step.
 #[inline(always)]
 pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usize, const IS_INT8: bool>(
     tiles: &mut T,
@@ -89,7 +106,7 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
     b: *const u32,
     steps: usize,
     kept: Kept,
-    mut between: impl FnMut(),
+    between: &mut impl Between,
 ) {
     for step in 0..steps {
         // SAFETY: the caller's duty; every address is within what it promised.
@@ -98,24 +115,23 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
             let columns = b.add(step * ROWS * LINE).cast::<u8>();
             load::<T, 4>(tiles, rows, a.row, step < kept.row_steps);
             load::<T, 6>(tiles, columns, LINE_BYTES, kept.columns);
-            if ROWS_ == 2 {
-                load::<T, 5>(tiles, rows.add(a.tile), a.row, step < kept.row_steps);
-            }
+            add::<T, 0, 4, 6, IS_INT8>(tiles);
+            between.piece();
             if COLUMNS_ == 2 {
                 load::<T, 7>(tiles, columns.add(ROW_BYTES), LINE_BYTES, kept.columns);
+                add::<T, 1, 4, 7, IS_INT8>(tiles);
+                between.piece();
+            }
+            if ROWS_ == 2 {
+                load::<T, 5>(tiles, rows.add(a.tile), a.row, step < kept.row_steps);
+                add::<T, 2, 5, 6, IS_INT8>(tiles);
+                between.piece();
+                if COLUMNS_ == 2 {
+                    add::<T, 3, 5, 7, IS_INT8>(tiles);
+                    between.piece();
+                }
             }
         }
-        add::<T, 0, 4, 6, IS_INT8>(tiles);
-        if COLUMNS_ == 2 {
-            add::<T, 1, 4, 7, IS_INT8>(tiles);
-        }
-        if ROWS_ == 2 {
-            add::<T, 2, 5, 6, IS_INT8>(tiles);
-            if COLUMNS_ == 2 {
-                add::<T, 3, 5, 7, IS_INT8>(tiles);
-            }
-        }
-        between();
     }
 }
 

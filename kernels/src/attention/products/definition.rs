@@ -2,7 +2,9 @@
 
 use crate::dtype::Dtype;
 use crate::element::Element;
-use crate::simd::{Vector, exp, exp_for_bf16};
+use crate::simd::{Vector, exp, exp2_for_bf16};
+use crate::tiles::Between;
+use std::f32::consts::LOG2_E;
 
 /// Instructions of the products. Operands are *words* of one or two elements.
 pub(crate) trait Products {
@@ -27,30 +29,55 @@ pub(crate) trait Products {
     /// Values rounded to elements, each as an f32.
     fn round(values: Self::V) -> Self::V;
 
-    /// `e^x`, to the precision of the elements.
+    /// `e^(scores - max)`, to the precision of the elements.
+    ///
+    /// # Safety
+    /// The CPU has the instructions.
     #[inline(always)]
-    fn exp(x: Self::V) -> Self::V {
-        if Self::Element::DTYPE == Dtype::Bfloat16 { exp_for_bf16(x) } else { exp(x) }
+    unsafe fn exp(scores: Self::V, max: Self::V) -> Self::V {
+        if Self::Element::DTYPE == Dtype::Bfloat16 {
+            // SAFETY: the caller's duty.
+            let (factor, term) = unsafe { (Self::V::set1(LOG2_E), max.mul(Self::V::set1(-LOG2_E))) };
+            exp2_for_bf16(scores.fmadd(factor, term))
+        } else {
+            exp(scores.sub(max))
+        }
     }
 
+    /// Pieces of other work that a product of `rows` rows of `len` words with `columns` columns does.
+    fn pieces(rows: usize, len: usize, columns: usize) -> usize;
+
     /// Multiplies rows with the first `vectors` vectors of a panel's columns. Values of `sums` after them in their line become
-    /// arbitrary, as do rows after the last up to a multiple of 16.
+    /// arbitrary, as do rows after the last up to a multiple of 16. May do pieces of `between` after each product of two tiles.
     ///
     /// # Safety
     /// The CPU has the instructions; `panel` has a line for each word of a row. Rows up to a multiple of 16 may be read, and their lines of
     /// `sums` written; the sums were written before unless they begin with zero, and there is a factor for each row.
-    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: &[u32], vectors: usize, sums: Sums<'_>);
+    unsafe fn multiply(
+        &mut self,
+        rows: Rows<'_>,
+        panel: &[u32],
+        vectors: usize,
+        sums: Sums<'_>,
+        between: &mut impl Between,
+    );
 
     /// Multiplies rows with panels, like [`multiply`](Self::multiply).
     ///
     /// # Safety
     /// As [`multiply`](Self::multiply), for each panel.
     #[inline(always)]
-    unsafe fn multiply_panels(&mut self, rows: Rows<'_>, panels: Panels<'_>, sums: Sums<'_>) {
+    unsafe fn multiply_panels(
+        &mut self,
+        rows: Rows<'_>,
+        panels: Panels<'_>,
+        sums: Sums<'_>,
+        between: &mut impl Between,
+    ) {
         for (first, panel) in (0..panels.columns).step_by(Self::WIDTH).zip(panels.words.chunks_exact(panels.stride)) {
             let vectors = (panels.columns - first).min(Self::WIDTH).div_ceil(Self::V::LANES);
             // SAFETY: the caller's duty.
-            unsafe { self.multiply(rows, panel, vectors, Sums { to: sums.to.wrapping_add(first), ..sums }) };
+            unsafe { self.multiply(rows, panel, vectors, Sums { to: sums.to.wrapping_add(first), ..sums }, between) };
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{Before, Products, Rows, Sums};
 use crate::simd::Vector;
-use crate::tiles::{COLUMNS, Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, load_sums, multiply, store, zero_sums};
+use crate::tiles::{
+    Between, COLUMNS, Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, load_sums, multiply, store, zero_sums,
+};
 use half::bf16;
 use std::marker::PhantomData;
 
@@ -31,6 +33,7 @@ impl<T: Tiles, V: Vector> OnTiles<T, V> {
         rows: Rows<'_>,
         panel: &[u32],
         sums: Sums<'_>,
+        between: &mut impl Between,
     ) {
         let row = rows.stride * size_of::<u32>();
         let a = TileRows { start: rows.words.as_ptr().cast(), row, step: ROW_BYTES, tile: ROWS * row };
@@ -52,7 +55,7 @@ impl<T: Tiles, V: Vector> OnTiles<T, V> {
                 }
             }
             let steps = rows.len / COLUMNS;
-            multiply::<T, ROW_TILES, COLUMN_TILES, false>(&mut self.tiles, a, b, steps, Kept::ALL, || ());
+            multiply::<T, ROW_TILES, COLUMN_TILES, false>(&mut self.tiles, a, b, steps, Kept::ALL, between);
             store::<T, ROW_TILES, COLUMN_TILES>(&mut self.tiles, to, stride);
         }
     }
@@ -66,19 +69,31 @@ impl<T: Tiles, V: Vector> Products for OnTiles<T, V> {
     const STEP: usize = COLUMNS;
 
     #[inline(always)]
+    fn pieces(rows: usize, len: usize, columns: usize) -> usize {
+        rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS) * (len / COLUMNS)
+    }
+
+    #[inline(always)]
     fn round(values: V) -> V {
         V::pack_bf16(values, values).unpack_bf16().0
     }
 
     #[inline(always)]
-    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: &[u32], vectors: usize, sums: Sums<'_>) {
+    unsafe fn multiply(
+        &mut self,
+        rows: Rows<'_>,
+        panel: &[u32],
+        vectors: usize,
+        sums: Sums<'_>,
+        between: &mut impl Between,
+    ) {
         // SAFETY: the caller's duty.
         unsafe {
             match (rows.count > ROWS, vectors * V::LANES > COLUMNS) {
-                (true, true) => self.multiply_tiles::<2, 2>(rows, panel, sums),
-                (true, false) => self.multiply_tiles::<2, 1>(rows, panel, sums),
-                (false, true) => self.multiply_tiles::<1, 2>(rows, panel, sums),
-                (false, false) => self.multiply_tiles::<1, 1>(rows, panel, sums),
+                (true, true) => self.multiply_tiles::<2, 2>(rows, panel, sums, between),
+                (true, false) => self.multiply_tiles::<2, 1>(rows, panel, sums, between),
+                (false, true) => self.multiply_tiles::<1, 2>(rows, panel, sums, between),
+                (false, false) => self.multiply_tiles::<1, 1>(rows, panel, sums, between),
             }
         }
     }

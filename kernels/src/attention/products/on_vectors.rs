@@ -2,6 +2,7 @@
 
 use super::{Before, Products, Rows, Sums};
 use crate::simd::{ColumnWords, FloatDot, RowTiles, RowWords, Vector, for_rows, product};
+use crate::tiles::Between;
 use std::marker::PhantomData;
 
 /// Rows of a register block (MR): the most that can be addressed with a stride without running out of registers.
@@ -24,12 +25,24 @@ impl<D: FloatDot> Products for OnVectors<D> {
     const STEP: usize = 1;
 
     #[inline(always)]
+    fn pieces(_rows: usize, _len: usize, _columns: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
     fn round(values: D::V) -> D::V {
         D::round(values)
     }
 
     #[inline(always)]
-    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: &[u32], vectors: usize, sums: Sums<'_>) {
+    unsafe fn multiply(
+        &mut self,
+        rows: Rows<'_>,
+        panel: &[u32],
+        vectors: usize,
+        sums: Sums<'_>,
+        _between: &mut impl Between,
+    ) {
         let b = ColumnWords { start: panel[..rows.len * D::NR].as_ptr(), line: D::NR, panel: 0 };
         let blocks = RowTiles::new(rows.count, D::MR.min(MAX_MR));
         for block in 0..blocks.count() {
