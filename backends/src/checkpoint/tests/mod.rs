@@ -23,6 +23,7 @@ mod logit_score;
 mod newer_families;
 mod normalize;
 mod pytorch_files;
+mod rebuilt_tokenizers;
 mod refusals;
 mod rope_scaling;
 mod router_prompts;
