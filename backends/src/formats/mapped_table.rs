@@ -66,6 +66,13 @@ impl MappedTable {
         Ok(Self { name: name.to_owned(), tokens, stored: [stored_rows, width], rows, factors, files })
     }
 
+    /// As [`Weights::unread`](super::Weights::unread).
+    pub(super) fn unread(&self, read: &[String]) -> Vec<&str> {
+        let mut unread = self.files.unread(read);
+        unread.retain(|name| ![ROWS, FACTORS].contains(name));
+        unread
+    }
+
     /// Rows and width of the table that tokens see.
     pub(crate) fn shape(&self) -> [usize; 2] {
         [self.tokens, self.stored[1]]

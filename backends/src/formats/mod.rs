@@ -130,6 +130,16 @@ impl Weights {
         }
     }
 
+    /// Names in the files of the tensors that no name of `read` finds.
+    pub(crate) fn unread(&self, read: &[String]) -> Vec<&str> {
+        match self {
+            Self::Files(files) => files.unread(read),
+            Self::Adapted(files) => files.unread(read),
+            Self::Mapped(table) => table.unread(read),
+            Self::Gguf(file) => file.unread(read),
+        }
+    }
+
     /// Values of all tensors.
     pub(crate) fn parameters(&self) -> u64 {
         match self {

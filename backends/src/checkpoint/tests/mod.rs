@@ -38,6 +38,7 @@ mod text_settings;
 mod token_types;
 mod tokenizer_settings;
 mod tokenizers;
+mod unread;
 mod vector_modules;
 mod vocab_txt;
 
