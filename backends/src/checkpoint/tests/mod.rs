@@ -14,6 +14,7 @@ mod gguf_headers;
 mod gguf_newer;
 mod gguf_rerankers;
 mod hub;
+mod hub_adapters;
 mod hub_faults;
 mod hub_older_names;
 mod hub_routers;
