@@ -3,7 +3,8 @@
 //! The vector of a token is a row of the stored table times a factor. Readers see a table with a row for each token.
 
 use super::tensor::{check_shape, reserved};
-use super::tensor_files::{FACTORS, TensorFiles};
+use super::tensor_files::TensorFiles;
+use super::tensor_names::FACTORS;
 use crate::error::LoadError;
 use prefold_kernels::Element;
 use rayon::prelude::*;

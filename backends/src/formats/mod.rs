@@ -11,6 +11,7 @@ pub(crate) mod safetensors;
 pub(crate) mod special_tokens;
 mod tensor;
 mod tensor_files;
+mod tensor_names;
 pub(crate) mod wordpiece;
 
 pub(crate) use mapped_table::MappedTable;

@@ -2,6 +2,7 @@
 
 use super::numbers::{Number, StoredNumbers};
 use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows, reserved};
+use super::tensor_names::{FACTORS, is_weight, other_name};
 use super::{pytorch, safetensors};
 use crate::config::adapters::{first_factor, parametrized};
 use crate::config::names::{OPTIONAL_PREFIXES, RENAMED_PREFIXES};
@@ -381,23 +382,4 @@ impl StoredTensor {
     fn in_rows<'a>(&self, file: &'a NamedFile) -> Result<Cow<'a, [u8]>, LoadError> {
         in_rows(&file.bytes[self.bytes.clone()], self.dtype, &self.shape, self.strides.as_deref())
     }
-}
-
-/// Model2Vec's name of what sentence-transformers names `embedding.weight`.
-const STATIC_TABLE: &str = "embeddings";
-/// Model2Vec's factors of tokens, the only floats that may have 64 bits.
-pub(super) const FACTORS: &str = "weights";
-
-/// `true` for a tensor whose type must be known.
-fn is_weight(name: &str) -> bool {
-    name.ends_with(".weight") || name.ends_with(".bias") || name == STATIC_TABLE
-}
-
-/// Another spelling of a name: of a LayerNorm's weight or bias in files converted from TensorFlow, or Model2Vec's.
-fn other_name(name: &str) -> Option<String> {
-    if name == "embedding.weight" {
-        return Some(STATIC_TABLE.to_owned());
-    }
-    let norm = |suffix| name.strip_suffix(suffix).filter(|norm| norm.ends_with("LayerNorm"));
-    norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
 }
