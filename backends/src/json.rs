@@ -221,6 +221,17 @@ impl<'de> Visitor<'de> for NamesVisitor {
     }
 }
 
+/// Maximum names in a message.
+const MAX_NAMED: usize = 4;
+
+/// The first names for messages, and the number of the others; `None` if there are none.
+pub(crate) fn first_names<T: AsRef<str>>(names: &[T]) -> Option<String> {
+    let first: Vec<String> = names.iter().take(MAX_NAMED).map(|name| shown(&name.as_ref().into())).collect();
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!first.is_empty()).then(|| first.join(", ") + &more)
+}
+
 /// A value for messages: an [`excerpt`] of 60 characters of its JSON.
 pub(crate) fn shown(value: &Value) -> String {
     excerpt(&value.to_string(), 60)

@@ -35,6 +35,14 @@ pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + fmt::Debug + 
     }
 }
 
+/// The bits of `x` rounded to bf16, in the low half of a word: `bf16::from_f32` without branches, which the compiler turns into vectors.
+#[inline(always)]
+pub(crate) fn round_to_bf16(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
+}
+
 macro_rules! element {
     ($type:ident, $dtype:ident, $from_f32:expr, $to_f32:expr) => {
         impl Element for $type {
@@ -64,5 +72,22 @@ macro_rules! element {
 }
 
 element!(f32, Float32, std::convert::identity, std::convert::identity);
-element!(bf16, Bfloat16, bf16::from_f32, bf16::to_f32);
+element!(bf16, Bfloat16, |x| bf16::from_bits(round_to_bf16(x) as u16), bf16::to_f32);
 element!(f16, Float16, f16::from_f32, f16::to_f32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_to_bf16_is_that_of_half() {
+        // All exponents and signs, with the bits around the rounding point.
+        let low = [0, 1, 0x3FFF, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xBFFF, 0xFFFE, 0xFFFF];
+        for high in 0..=u32::from(u16::MAX) {
+            for x in low.map(|low| f32::from_bits(high << 16 | low)) {
+                let (found, expected) = (<bf16 as Element>::from_f32(x), bf16::from_f32(x));
+                assert_eq!(found.to_bits(), expected.to_bits(), "{:#x}", x.to_bits());
+            }
+        }
+    }
+}

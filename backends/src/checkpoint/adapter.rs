@@ -1,10 +1,9 @@
 //! The LoRA adapter in a model's folder, which transformers loads with the model.
 
 use super::capabilities::head::HeadSource;
-use crate::error::{LoadError, printable};
+use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::lora::{self, AdaptedFiles, LoraConfig};
-use crate::json::shown;
 use crate::source::ModelFiles;
 
 /// The tensors of the files with the changes of the adapter in the same folder, if there is one, and warnings about it.
@@ -29,13 +28,21 @@ pub(super) fn weights(files: &ModelFiles) -> Result<(Option<Weights>, Vec<String
     let adapted = AdaptedFiles::new(base, adapter, &config)?;
     let (modules, replaced) = adapted.counts();
     tracing::info!(modules, replaced, "a LoRA adapter is merged into the weights");
-    let alone = files.adapter_base().map(|(name, folder)| {
-        let name = shown(&name.into());
-        let folder = printable(folder.display().to_string());
-        format!("the model's folder has only a LoRA adapter; its base {name} is read from {folder}")
-    });
-    let warnings = alone.into_iter().chain(adapted.warnings()).collect();
+    let warnings = files.adapter_base().into_iter().chain(adapted.warning()).collect();
     Ok((Some(Weights::Adapted(Box::new(adapted))), warnings))
+}
+
+/// A warning that the adapter of a classifier is used without one.
+pub(super) fn other_task(head: &HeadSource, weights: &Weights) -> Option<String> {
+    let has_classifier = matches!(weights, Weights::Adapted(files) if files.has_classifier());
+    let is_classifier = matches!(head, HeadSource::Classifier { .. } | HeadSource::TokenClassifier { .. });
+    (has_classifier && !is_classifier).then(|| {
+        format!(
+            "`task_type` of {} says that the adapter was trained with a classifier, which is not used: `architectures` of config.json \
+             names none; --task classify uses the classifier in the files",
+            lora::CONFIG
+        )
+    })
 }
 
 /// Refuses a change of the embeddings of a reranker whose head they are, or of that head: peft changes only one of them.

@@ -11,6 +11,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+mod unread;
 
 pub(crate) use capabilities::head::{HeadSource, RerankToken};
 #[cfg(test)]
@@ -147,6 +148,8 @@ impl Inspection {
         if let Some(weights) = &weights {
             tensors::check(&metadata.config, &head, weights)?;
             capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));
+            capabilities.warnings.extend(adapter::other_task(&head, weights));
+            capabilities.warnings.extend(unread::warning(&metadata.config, &head, weights));
         }
         let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
         let (sub_model, capabilities) = (sub_model.to_owned(), Arc::new(capabilities));

@@ -1,8 +1,8 @@
 //! Check that all tensors of a checkpoint are present in the config's shapes.
 
 use super::capabilities::head::HeadSource;
-use crate::config::TransformerConfig;
 use crate::config::adapters::first_factor;
+use crate::config::{HeadName, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
 
@@ -12,11 +12,7 @@ use crate::formats::Weights;
 /// A tensor is missing or has another shape.
 pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Weights) -> Result<(), LoadError> {
     config.try_each_tensor(|(name, shape)| weights.check(&name, &shape))?;
-    let (layers, num_labels) = match *head {
-        HeadSource::Classifier { num_labels } => (config.classifier.layers, num_labels),
-        HeadSource::TokenClassifier { num_labels } => (config.classifier.of_tokens, num_labels),
-        HeadSource::Dense { .. } | HeadSource::TokenRows(_) => return Ok(()),
-    };
+    let (layers, num_labels) = layers_of(config, head);
     let last = layers.last().map_or("", |layer| layer.name);
     let mut tensors = config.head_tensors(layers, num_labels).into_iter();
     tensors.try_for_each(|(name, shape)| {
@@ -25,6 +21,23 @@ pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Wei
             _ => error,
         })
     })
+}
+
+/// The layers of a classifier's head and its labels; none of other heads.
+fn layers_of(config: &TransformerConfig, head: &HeadSource) -> (&'static [HeadName], usize) {
+    match *head {
+        HeadSource::Classifier { num_labels } => (config.classifier.layers, num_labels),
+        HeadSource::TokenClassifier { num_labels } => (config.classifier.of_tokens, num_labels),
+        HeadSource::Dense { .. } | HeadSource::TokenRows(_) => (&[], 0),
+    }
+}
+
+/// Names of the tensors of the head, except dense modules.
+pub(super) fn of_head(config: &TransformerConfig, head: &HeadSource) -> Vec<String> {
+    let (layers, num_labels) = layers_of(config, head);
+    let tensors = config.head_tensors(layers, num_labels).into_iter().map(|(name, _)| name);
+    let is_prompted = matches!(head, HeadSource::TokenRows(_)) && !config.tie_word_embeddings;
+    tensors.chain(is_prompted.then(|| "lm_head.weight".to_owned())).collect()
 }
 
 /// Replaces a shape error of a tensor with one row per label: names both the number of rows and of labels.

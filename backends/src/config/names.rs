@@ -98,6 +98,12 @@ pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
 /// First components of names in published code, and in files of the same models from transformers 5.
 pub(crate) const RENAMED_PREFIXES: [(&str, &str); 2] = [("new.", "gte."), ("bert.", "nomic_bert.")];
 
+/// A name without the prefix of a model's class, by which the names of all its classes are equal.
+pub(crate) fn bare(name: &str) -> &str {
+    let renamed = RENAMED_PREFIXES.iter().map(|(_, prefix)| prefix);
+    OPTIONAL_PREFIXES.iter().chain(renamed).find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
+}
+
 /// Tensor names of Llama and the families derived from it.
 pub(crate) const DECODER: TensorNames = TensorNames {
     words: "model.embed_tokens",

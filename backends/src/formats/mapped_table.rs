@@ -3,7 +3,8 @@
 //! The vector of a token is a row of the stored table times a factor. Readers see a table with a row for each token.
 
 use super::tensor::{check_shape, reserved};
-use super::tensor_files::{FACTORS, TensorFiles};
+use super::tensor_files::TensorFiles;
+use super::tensor_names::FACTORS;
 use crate::error::LoadError;
 use prefold_kernels::Element;
 use rayon::prelude::*;
@@ -64,6 +65,13 @@ impl MappedTable {
             None => None,
         };
         Ok(Self { name: name.to_owned(), tokens, stored: [stored_rows, width], rows, factors, files })
+    }
+
+    /// As [`Weights::unread`](super::Weights::unread).
+    pub(super) fn unread(&self, read: &[String]) -> Vec<&str> {
+        let mut unread = self.files.unread(read);
+        unread.retain(|name| ![ROWS, FACTORS].contains(name));
+        unread
     }
 
     /// Rows and width of the table that tokens see.

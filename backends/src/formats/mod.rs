@@ -11,6 +11,7 @@ pub(crate) mod safetensors;
 pub(crate) mod special_tokens;
 mod tensor;
 mod tensor_files;
+mod tensor_names;
 pub(crate) mod wordpiece;
 
 pub(crate) use mapped_table::MappedTable;
@@ -127,6 +128,16 @@ impl Weights {
             Self::Adapted(files) => files.contains(name),
             Self::Mapped(table) => table.files().contains(name),
             Self::Gguf(file) => file.contains(name),
+        }
+    }
+
+    /// Names in the files of the tensors that no name of `read` finds.
+    pub(crate) fn unread(&self, read: &[String]) -> Vec<&str> {
+        match self {
+            Self::Files(files) => files.unread(read),
+            Self::Adapted(files) => files.unread(read),
+            Self::Mapped(table) => table.unread(read),
+            Self::Gguf(file) => file.unread(read),
         }
     }
 

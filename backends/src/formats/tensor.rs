@@ -94,11 +94,20 @@ fn convert<T: Element, const N: usize>(
     bytes: &[u8],
     convert: impl Fn([u8; N]) -> T + Sync,
 ) -> Result<Vec<T>, LoadError> {
-    /// Values converted by one task at least.
-    const CHUNK: usize = 1 << 16;
+    /// Values that are converted together, so that the compiler uses vectors; and groups of one task at least.
+    const GROUP: usize = 64;
+    const GROUPS: usize = 1 << 10;
     let (values, _) = bytes.as_chunks::<N>();
-    let mut out = reserved(values.len())?;
-    values.par_iter().with_min_len(CHUNK).map(|&value| convert(value)).collect_into_vec(&mut out);
+    let (groups, rest) = values.as_chunks::<GROUP>();
+    let mut out: Vec<[T; GROUP]> = reserved(values.len().div_ceil(GROUP))?;
+    let converted = |group: &[[u8; N]; GROUP]| {
+        let mut out = [T::default(); GROUP];
+        out.iter_mut().zip(group).for_each(|(out, &value)| *out = convert(value));
+        out
+    };
+    groups.par_iter().with_min_len(GROUPS).map(converted).collect_into_vec(&mut out);
+    let mut out = out.into_flattened();
+    out.extend(rest.iter().map(|&value| convert(value)));
     Ok(out)
 }
 

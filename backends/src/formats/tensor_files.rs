@@ -2,6 +2,7 @@
 
 use super::numbers::{Number, StoredNumbers};
 use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows, reserved};
+use super::tensor_names::{FACTORS, is_weight, other_name};
 use super::{pytorch, safetensors};
 use crate::config::adapters::{first_factor, parametrized};
 use crate::config::names::{OPTIONAL_PREFIXES, RENAMED_PREFIXES};
@@ -11,7 +12,7 @@ use crate::json::{Fields, FromField};
 use prefold_kernels::{Dtype, Element};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Maximum tensor files of a model; the largest models have 200.
@@ -96,6 +97,8 @@ pub(crate) struct TensorFiles {
     tensors: HashMap<String, StoredTensor>,
     /// Tensors of types that weights do not have.
     numbers: HashMap<String, StoredNumbers>,
+    /// Names of tensors that cannot be read: of other types, or in a file whose index does not name them.
+    others: Vec<String>,
     /// Name of the files together, for messages.
     description: String,
 }
@@ -113,7 +116,7 @@ struct StoredTensor {
 impl TensorFiles {
     /// No tensors yet.
     fn empty(description: String) -> Self {
-        Self { files: vec![], tensors: HashMap::new(), numbers: HashMap::new(), description }
+        Self { files: vec![], tensors: HashMap::new(), numbers: HashMap::new(), others: vec![], description }
     }
 
     /// Opens a file that contains all tensors.
@@ -164,6 +167,7 @@ impl TensorFiles {
                 };
                 files.insert(file, tensor, info)?;
             }
+            files.others.extend(header.into_keys());
             files.files.push(NamedFile { name: file.to_owned(), bytes });
         }
         Ok(files)
@@ -201,8 +205,10 @@ impl TensorFiles {
                     (format!("tensor `{name}` of type {dtype}"), if name == FACTORS { "F64, " } else { "" });
                 return Err(LoadError::unsupported(file, what, format!("{more}F32, F16, BF16")));
             }
-            let numbers = number.map(|number| StoredNumbers::new(index, number, info));
-            self.numbers.extend(numbers.map(|numbers| (name.to_owned(), numbers)));
+            match number {
+                Some(number) => drop(self.numbers.insert(name.to_owned(), StoredNumbers::new(index, number, info))),
+                None => self.others.push(name.to_owned()),
+            }
             return Ok(());
         }
         let TensorHeader { dtype: StoredType::Known(dtype), shape, strides, bytes } = info else { return Ok(()) };
@@ -213,10 +219,15 @@ impl TensorFiles {
     /// A tensor by its name, or by another spelling of it, with or without the first part or with another; or the matrix that adapters
     /// change.
     fn find(&self, name: &str) -> Option<&StoredTensor> {
+        self.entry(name).map(|(_, tensor)| tensor)
+    }
+
+    /// The same with its name in the file.
+    fn entry(&self, name: &str) -> Option<(&str, &StoredTensor)> {
         let without = OPTIONAL_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
         let spelled = |name: &str| {
-            let other = || self.tensors.get(&other_name(name)?);
-            self.tensors.get(name).or_else(other).or_else(|| self.adapted(name))
+            let other = || self.stored(&other_name(name)?);
+            self.stored(name).or_else(other).or_else(|| self.adapted(name))
         };
         let renamed = || {
             let again = |(old, new): (&str, &str)| name.strip_prefix(old).map(|rest| format!("{new}{rest}"));
@@ -225,10 +236,22 @@ impl TensorFiles {
         [Some(name), without].into_iter().flatten().find_map(spelled).or_else(renamed)
     }
 
+    /// A tensor by its name in the file.
+    fn stored(&self, name: &str) -> Option<(&str, &StoredTensor)> {
+        self.tensors.get_key_value(name).map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
     /// A matrix whose weight torch computes from it and from adapters; other functions of it are not known.
-    fn adapted(&self, name: &str) -> Option<&StoredTensor> {
+    fn adapted(&self, name: &str) -> Option<(&str, &StoredTensor)> {
         let name = name.strip_suffix(".weight")?;
-        self.tensors.contains_key(&first_factor(name)).then(|| self.tensors.get(&parametrized(name))).flatten()
+        self.tensors.contains_key(&first_factor(name)).then(|| self.stored(&parametrized(name))).flatten()
+    }
+
+    /// Names in the files of the tensors that no name of `read` finds.
+    pub(crate) fn unread(&self, read: &[String]) -> Vec<&str> {
+        let found: HashSet<&str> = read.iter().filter_map(|name| self.entry(name)).map(|(name, _)| name).collect();
+        let all = self.names().chain(self.numbers.keys().chain(&self.others).map(String::as_str));
+        all.filter(|name| !found.contains(name)).collect()
     }
 
     /// Names of all tensors.
@@ -359,23 +382,4 @@ impl StoredTensor {
     fn in_rows<'a>(&self, file: &'a NamedFile) -> Result<Cow<'a, [u8]>, LoadError> {
         in_rows(&file.bytes[self.bytes.clone()], self.dtype, &self.shape, self.strides.as_deref())
     }
-}
-
-/// Model2Vec's name of what sentence-transformers names `embedding.weight`.
-const STATIC_TABLE: &str = "embeddings";
-/// Model2Vec's factors of tokens, the only floats that may have 64 bits.
-pub(super) const FACTORS: &str = "weights";
-
-/// `true` for a tensor whose type must be known.
-fn is_weight(name: &str) -> bool {
-    name.ends_with(".weight") || name.ends_with(".bias") || name == STATIC_TABLE
-}
-
-/// Another spelling of a name: of a LayerNorm's weight or bias in files converted from TensorFlow, or Model2Vec's.
-fn other_name(name: &str) -> Option<String> {
-    if name == "embedding.weight" {
-        return Some(STATIC_TABLE.to_owned());
-    }
-    let norm = |suffix| name.strip_suffix(suffix).filter(|norm| norm.ends_with("LayerNorm"));
-    norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
 }

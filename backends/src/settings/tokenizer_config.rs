@@ -44,6 +44,8 @@ pub(super) const GROUPS: &[Group] = &[
             ("add_prefix_space", ""),
             ("legacy", ""),
             ("do_basic_tokenize", ""),
+            ("trim_offsets", ""),
+            ("unk_id", ""),
         ],
     },
     Group {
@@ -97,8 +99,6 @@ pub(super) const GROUPS: &[Group] = &[
             ("max_input_chars_per_word", ""),
             ("never_split", ""),
             ("spaces_between_special_tokens", ""),
-            ("trim_offsets", ""),
-            ("unk_id", ""),
             ("use_default_system_prompt", ""),
             ("vocab_type", ""),
             ("wordpieces_prefix", ""),

@@ -1,11 +1,13 @@
-//! Base model of a folder that has only a LoRA adapter: `adapter_config.json` and tensors, without `config.json`.
+//! Base model of a LoRA adapter (`adapter_config.json`), found as transformers finds it: a folder with `config.json` is its own base, another
+//! folder or a repository on the hub has the base that the adapter's config names.
 
 use super::folder::only_gguf;
 use super::hub::{self, FileSet};
 use super::names::max_bytes;
 use crate::disk;
 use crate::error::LoadError;
-use crate::formats::lora::CONFIG;
+use crate::formats::TensorFormat;
+use crate::formats::lora::{CONFIG, TENSORS};
 use crate::json::{Fields, parse_json};
 use crate::options::{HubModel, LoadOptions, ModelSource};
 use std::path::{Path, PathBuf};
@@ -14,21 +16,25 @@ const BASE: &str = "base_model_name_or_path";
 /// Maximum bytes of the base's name.
 const MAX_NAME: usize = 4096;
 
-/// The folder of an adapter's base, and its name.
+/// An adapter's base.
 #[derive(Debug, Clone)]
 pub(super) struct Base {
     pub(super) name: String,
     pub(super) folder: PathBuf,
+    /// The adapter's repository has a model of its own, which is not read.
+    pub(super) replaces: bool,
 }
 
 impl Base {
-    /// The base of the adapter in a folder, which is downloaded from the hub if the config names a repository; `None` if the folder has a
-    /// model, or no adapter. A folder on disk may name another folder; a repository on the hub may not.
+    /// The base of the adapter in a folder, which is downloaded from the hub if the config names a repository; `None` if the folder is its own
+    /// base, or has no adapter. A folder on disk may name another folder; a repository on the hub may not.
     ///
     /// # Errors
     /// The config is malformed or names no base, or the base is not available; or the model is a GGUF file.
     pub(super) fn of(folder: &Path, options: &LoadOptions, files: FileSet) -> Result<Option<Self>, LoadError> {
-        if !folder.is_dir() || folder.join("config.json").exists() {
+        let is_local = matches!(options.source, ModelSource::Path(_));
+        let has_model = folder.join("config.json").exists();
+        if !folder.is_dir() || is_local && has_model {
             return Ok(None);
         }
         let Some(bytes) = disk::read(&folder.join(CONFIG), max_bytes(CONFIG))? else { return Ok(None) };
@@ -44,24 +50,33 @@ impl Base {
             return Err(fields.problem(BASE, &format!("has {} bytes, the limit is {MAX_NAME}", name.len())));
         }
         let local = PathBuf::from(&name);
-        if matches!(options.source, ModelSource::Path(_)) && local.is_dir() {
-            return Ok(Some(Self { name, folder: local }));
+        if is_local && local.is_dir() {
+            return Ok(Some(Self { name, folder: local, replaces: false }));
         }
         let hub = match &options.source {
             ModelSource::Hub(hub) => Some(hub),
             ModelSource::Path(_) | ModelSource::Embedded(_) => options.base.as_ref(),
         };
         let Some(hub) = hub.filter(|_| is_hub_id(&name)) else {
-            let problem = format!("\"{name}\" is neither a folder nor a repository that can be downloaded");
+            let kinds = if is_local { "neither a folder nor a repository" } else { "no repository" };
+            let problem = format!("\"{name}\" is {kinds} that can be downloaded");
             return Err(fields.problem(BASE, &format!("names the adapter's base: {problem}")));
         };
         let base = HubModel { id: name.clone(), revision: fields.optional("revision")?, ..hub.clone() };
         let of_base = |error| LoadError::SubModel {
-            sub_model: "the folder has only a LoRA adapter, whose base is needed".to_owned(),
+            sub_model: "a LoRA adapter, whose base is needed".to_owned(),
             source: Box::new(error),
         };
         let folder = hub::download(&base, None, files).map_err(of_base)?;
-        Ok(Some(Self { name, folder }))
+        Ok(Some(Self { name, folder, replaces: has_model }))
+    }
+
+    /// `true` for a file at the top that is the base's even if the adapter's repository has one, too.
+    pub(super) fn has_instead(&self, name: &str) -> bool {
+        let is_adapters = TENSORS.iter().any(|(adapter, _)| *adapter == name);
+        let is_index = TensorFormat::ALL.iter().any(|format| format.index() == name);
+        let is_model = name == "config.json" || is_index || TensorFormat::of_file(name).is_some() && !is_adapters;
+        self.replaces && is_model && !name.contains('/')
     }
 }
 

@@ -11,10 +11,10 @@ mod tensors;
 pub(crate) mod tokenizer_files;
 
 use crate::disk::{self, FileBytes};
-use crate::error::LoadError;
+use crate::error::{LoadError, printable};
 use crate::formats::TensorFormat;
 use crate::formats::gguf::{GgufFile, has_gguf_extension};
-use crate::json::parse_json;
+use crate::json::{parse_json, shown};
 use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use adapter_base::Base;
 use hub::FileSet;
@@ -216,7 +216,7 @@ impl ModelFiles {
                 Ok(files.iter().find(|file| file.name == name).map(|file| Cow::Borrowed(file.bytes)))
             }
             Location::Directory(directory) => {
-                for directory in self.directories(directory) {
+                for directory in self.directories(directory, name) {
                     if let Some(bytes) = disk::read(&path_of(directory, name)?, max_bytes(name))? {
                         return Ok(Some(Cow::Owned(bytes)));
                     }
@@ -270,7 +270,7 @@ impl ModelFiles {
             Location::Embedded(files) => files.iter().any(|file| file.name == path),
             Location::Directory(directory) => {
                 let mut found = false;
-                for directory in self.directories(directory) {
+                for directory in self.directories(directory, path) {
                     let path = path_of(directory, path)?;
                     found |= path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?;
                 }
@@ -286,7 +286,7 @@ impl ModelFiles {
                 Ok(files.iter().find(|file| file.name == name).map(|file| FileBytes::Static(file.bytes)))
             }
             Location::Directory(directory) => {
-                for directory in self.directories(directory) {
+                for directory in self.directories(directory, name) {
                     if let Some(bytes) = FileBytes::map(&path_of(directory, name)?)? {
                         return Ok(Some(bytes));
                     }
@@ -296,14 +296,23 @@ impl ModelFiles {
         }
     }
 
-    /// The model's directory, and the one of the adapter's base.
-    fn directories<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = &'a Path> {
-        [directory].into_iter().chain(self.base.iter().map(|base| base.folder.as_path()))
+    /// The directories that may have a file: the model's, and the one of the adapter's base.
+    fn directories<'a>(&'a self, directory: &'a Path, name: &str) -> impl Iterator<Item = &'a Path> {
+        let own = self.base.as_ref().is_none_or(|base| !base.has_instead(name)).then_some(directory);
+        own.into_iter().chain(self.base.iter().map(|base| base.folder.as_path()))
     }
 
-    /// The base of a LoRA adapter that is alone in the model's folder: its name and folder.
-    pub(crate) fn adapter_base(&self) -> Option<(&str, &Path)> {
-        self.base.as_ref().map(|base| (base.name.as_str(), base.folder.as_path()))
+    /// A warning about the base of a LoRA adapter that is another model.
+    pub(crate) fn adapter_base(&self) -> Option<String> {
+        let Base { name, folder, replaces } = self.base.as_ref()?;
+        let (name, folder) = (shown(&name.as_str().into()), printable(folder.display().to_string()));
+        Some(match replaces {
+            false => format!("the model's folder has only a LoRA adapter; its base {name} is read from {folder}"),
+            true => format!(
+                "the model is a LoRA adapter; its base {name} is read from {folder}, as transformers does, and not the repository's own \
+                 config.json and weights"
+            ),
+        })
     }
 }
 

@@ -43,7 +43,7 @@ impl ModelFiles {
                 let open = |shard: &str| {
                     let shard = &inside(&self.sub_model.folder, shard);
                     if let Location::Directory(directory) = &self.location {
-                        self.directories(directory).try_for_each(|it| named_by_a_file(it, shard).map(drop))?;
+                        self.directories(directory, shard).try_for_each(|it| named_by_a_file(it, shard).map(drop))?;
                     }
                     self.bytes_at(shard)?.ok_or_else(|| self.missing(shard, &format!(", which {index} names")))
                 };

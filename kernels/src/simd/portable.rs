@@ -1,6 +1,7 @@
 //! Plain Rust, vectorised by the compiler for the target's baseline.
 
 use super::{Dot, Vector};
+use crate::element::round_to_bf16;
 use half::bf16;
 
 /// Eight lanes: two registers of SSE2 or NEON.
@@ -22,14 +23,6 @@ impl V8 {
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
         self.zip(self, |x, _| f(x))
     }
-}
-
-/// The bits of `x` rounded to bf16, in the low half.
-#[inline(always)]
-fn round_to_bf16(x: f32) -> u32 {
-    let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
-    if x.is_nan() { bits >> 16 | 0x40 } else { rounded }
 }
 
 impl Vector for V8 {

@@ -3,7 +3,8 @@
 use super::config_of;
 use crate::config::HeadActivation;
 use crate::error::LoadError;
-use crate::json::Fields;
+use crate::formats::TensorFiles;
+use crate::json::{Fields, first_names};
 use crate::source::ModelFiles;
 use prefold_kernels::Activation;
 
@@ -103,7 +104,22 @@ fn read_norm(
     }
     let weights = files.weights_in(folder)?;
     let read = |name: &str| weights.read(name, &[width]);
+    check_all_read(&weights, &["norm.weight", "norm.bias"])?;
     Ok(LayerNormModule { width, weight: read("norm.weight")?, bias: read("norm.bias")? })
+}
+
+/// Refuses tensors that the module's config does not ask for, as sentence-transformers does.
+fn check_all_read(weights: &TensorFiles, read: &[&str]) -> Result<(), LoadError> {
+    let read: Vec<String> = read.iter().map(|&name| name.to_owned()).collect();
+    let mut unread = weights.unread(&read);
+    unread.sort_unstable();
+    match first_names(&unread) {
+        None => Ok(()),
+        Some(names) => {
+            let problem = format!("has tensors that the module's config does not ask for: {names}");
+            Err(LoadError::invalid(weights.description(), problem))
+        }
+    }
 }
 
 /// Reads a dense module with an input of `in_features` values.
@@ -154,5 +170,8 @@ fn read(files: &ModelFiles, folder: &str, in_features: usize, with_weights: bool
         true if in_features == out_features => Residual::Input,
         true => Residual::Projected(weights.read("residual.weight", &[out_features, in_features])?),
     };
+    let is_read = [true, bias.is_some(), matches!(residual, Residual::Projected(_))];
+    let read = ["linear.weight", "linear.bias", "residual.weight"].into_iter().zip(is_read);
+    check_all_read(&weights, &read.filter(|(_, is_read)| *is_read).map(|(name, _)| name).collect::<Vec<_>>())?;
     Ok(DenseModule { in_features, out_features, weight, bias, activation, residual })
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 
-const QUERY: &str = "encoder.layer.0.attention.self.query";
+pub(super) const QUERY: &str = "encoder.layer.0.attention.self.query";
 
 /// Reproducible values.
 fn values(len: usize, seed: usize) -> Vec<f32> {
@@ -24,7 +24,7 @@ fn stored(shape: &[usize], values: &[f32]) -> Stored {
 }
 
 /// The parts of LoRA of a linear layer.
-fn lora(module: &str, [rows, columns]: [usize; 2], rank: usize) -> [(String, Stored); 2] {
+pub(super) fn lora(module: &str, [rows, columns]: [usize; 2], rank: usize) -> [(String, Stored); 2] {
     let name = |part: &str| format!("base_model.model.{module}.lora_{part}.weight");
     [
         (name("A"), stored(&[rank, columns], &values(rank * columns, 1))),
@@ -260,6 +260,25 @@ fn an_adapter_alone_takes_its_base_from_the_config() {
 }
 
 #[test]
+fn the_adapter_of_a_classifier_needs_its_head() {
+    let of = |task_type: &str, model: &str, head: &[&str]| {
+        let settings = settings(json!({"task_type": task_type, "modules_to_save": ["classifier"]}));
+        let own = head.iter().map(|name| (format!("base_model.model.{name}"), stored(&[2, 32], &values(64, 1))));
+        beside(model, &settings, lora(QUERY, [32, 32], 4).into_iter().chain(own))
+    };
+    let warnings = |dir: &TempDir| open(dir.path()).unwrap().capabilities.warnings.join("\n");
+    for task_type in ["SEQ_CLS", "TOKEN_CLS"] {
+        let found = warnings(&of(task_type, "bert-mean-tiny", &["classifier.weight"]));
+        assert!(found.contains("`task_type`") && found.contains("--task classify"), "{found}");
+    }
+    assert_eq!(warnings(&of("FEATURE_EXTRACTION", "bert-mean-tiny", &[])), "");
+    let whole = of("SEQ_CLS", "bert-nli-tiny", &[]);
+    assert_eq!(warnings(&whole), "");
+    edit_tensors(whole.path(), |tensors| tensors.retain(|name, _| !name.starts_with("classifier")));
+    assert!(refused(&whole).contains("`classifier.weight` is missing"), "{}", refused(&whole));
+}
+
+#[test]
 fn hostile_names_and_shapes_are_refused() {
     let shape = [32, 32];
     let dir = beside("bert-mean-tiny", &settings(json!({})), lora(QUERY, shape, 4));
@@ -271,6 +290,12 @@ fn hostile_names_and_shapes_are_refused() {
     assert!(refused(&dir).contains("two spellings"));
     let twice = lora(QUERY, shape, 4).into_iter().chain(lora(&format!("bert.{QUERY}"), shape, 4));
     assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), twice)).contains("two spellings"));
+    let [(a, b), _] = lora(QUERY, shape, 4);
+    let again = (a.replace(".weight", ".default.weight"), b);
+    let message =
+        refused(&beside("bert-mean-tiny", &settings(json!({})), lora(QUERY, shape, 4).into_iter().chain([again])));
+    let words = format!("the same part of a module twice: `{}`, `{a}`", a.replace(".weight", ".default.weight"));
+    assert!(message.contains(&words), "{message}");
     let long = lora(&"x".repeat(1024), shape, 4);
     assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), long)).contains("the limit is 1024"));
     let large = beside("bert-mean-tiny", &settings(json!({"r": 129})), lora(QUERY, shape, 129));

@@ -143,6 +143,13 @@ fn many_small_values_are_counted_over_all_arrays() {
     let bytes = [array(ARRAY, many), array(U8, 0).repeat(many as usize)].concat();
     let message = refusal(&with_entries(&[entry("a", ARRAY, &bytes)]));
     assert!(message.contains("metadata `a` (entry 0 of 1) has 0 values; the limit is 8388608"), "{message}");
+    // The memory of many nested arrays is checked on the way.
+    let many = 1 << 20;
+    let bytes = [array(ARRAY, many), array(U8, 0).repeat(many as usize)].concat();
+    memory_budget::LEFT.set(Some(200_000_000));
+    let message = refusal(&with_entries(&[entry("a", ARRAY, &bytes)]));
+    memory_budget::LEFT.set(None);
+    assert!(message.contains("in arrays that all together would take 20"), "{message}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::gguf::{Gguf, quantized};
 use super::gguf_encoders::{add_tokenizer, answers, loaded};
 use super::{TEXTS, check_same_tokens, copy_of, edit_tensors, fixture, open, read_json, read_tensors};
+use crate::config::{PositionsConfig, RopeScaling, RotaryConfig, TransformerConfig};
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
 use prefold_core::Pooling;
@@ -31,7 +32,7 @@ const KEYS: [(&str, &[&str]); 15] = [
 ];
 
 /// Parts of names from the first to the last.
-const PARTS: [(&str, &str); 42] = [
+const PARTS: [(&str, &str); 48] = [
     ("model.", ""),
     ("roberta.", ""),
     (".parametrizations.weight.original", ".weight"),
@@ -43,6 +44,12 @@ const PARTS: [(&str, &str); 42] = [
     ("embeddings.norm", "token_embd_norm"),
     ("emb_ln", "token_embd_norm"),
     ("mlp.gated_layers", "ffn_up"),
+    ("mlp.up_gated_layer", "ffn_up"),
+    ("mlp.down_layer", "ffn_down"),
+    ("attention.self.layer_norm_q", "attn_q_norm"),
+    ("attention.self.layer_norm_k", "attn_k_norm"),
+    ("layer_norm_1", "attn_norm_2"),
+    ("layer_norm_2", "layer_output_norm"),
     ("encoder.layers.", "blk."),
     ("encoder.layer.", "blk."),
     ("layers.", "blk."),
@@ -190,6 +197,18 @@ fn set_bool(gguf: &mut Gguf, key: &str, value: bool) {
     gguf.set(format!("tokenizer.ggml.{key}"), Value::Bool(value));
 }
 
+/// Replaces the matrices of this ending by their halves.
+fn split_gates(gguf: &mut Gguf, folder: &Path, ending: &str, halves: [&str; 2]) {
+    for (tensor, stored) in read_tensors(&folder.join("model.safetensors")) {
+        let Some(layer) = tensor.strip_suffix(ending) else { continue };
+        let layer = layer.rsplit('.').next().unwrap();
+        let ([rows, width], values) = ([stored.shape[0] / 2, stored.shape[1]], stored.values());
+        for (name, half) in halves.into_iter().zip(values.chunks(rows * width)) {
+            gguf.tensors.insert(format!("blk.{layer}.{name}.weight"), quantized(half, &[rows, width], GgmlDType::F32));
+        }
+    }
+}
+
 #[test]
 fn modernbert_jina_v2_and_eurobert() {
     let folder = fixture("modernbert-tiny");
@@ -200,20 +219,25 @@ fn modernbert_jina_v2_and_eurobert() {
         assert!(gguf.metadata.remove(&format!("modern-bert.{key}")).is_some(), "{key}");
     }
     check_same(&gguf, &folder, true);
+    // llama.cpp scales all layers of this architecture.
+    gguf.set("modern-bert.rope.scaling.factor", Value::F32(4.0));
+    let rotary = rotary(&gguf.open().unwrap().config);
+    let scaling = RopeScaling::Linear { factor: 4.0 };
+    assert_eq!((rotary.full.scaling, rotary.windowed.scaling), (scaling.clone(), scaling));
 
     let folder = fixture("jina-v2-tiny");
     let mut gguf = converted(&folder, "jina-bert-v2", "");
     assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
     // Older converters split the matrix.
-    for (tensor, stored) in read_tensors(&folder.join("model.safetensors")) {
-        let Some(layer) = tensor.strip_suffix(".mlp.gated_layers.weight") else { continue };
-        let layer = layer.rsplit('.').next().unwrap();
-        let ([rows, width], values) = ([stored.shape[0] / 2, stored.shape[1]], stored.values());
-        for (name, half) in ["ffn_gate", "ffn_up"].into_iter().zip(values.chunks(rows * width)) {
-            gguf.tensors.insert(format!("blk.{layer}.{name}.weight"), quantized(half, &[rows, width], GgmlDType::F32));
-        }
-    }
+    split_gates(&mut gguf, &folder, ".mlp.gated_layers.weight", ["ffn_gate", "ffn_up"]);
     check_same(&gguf, &folder, true);
+
+    // `-code` has the up projection above the gate, which older converters split too.
+    let folder = fixture("jina-v2-code-tiny");
+    let mut gguf = converted(&folder, "jina-bert-v2", "jina-v2-code");
+    assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
+    split_gates(&mut gguf, &folder, ".mlp.up_gated_layer.weight", ["ffn_up", "ffn_gate"]);
+    assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
 
     let folder = fixture("eurobert-tiny");
     let mut gguf = converted(&folder, "eurobert", "llama-bpe");
@@ -253,6 +277,22 @@ fn nomic_with_experts_but_without_their_bias() {
     refused(&gguf, &["mlp.router.layer.weight", "[8, 32]", "[4, 32]"]);
     gguf.metadata.remove("nomic-bert-moe.expert_count");
     refused(&gguf, &["expert_count", "missing"]);
+}
+
+fn rotary(config: &TransformerConfig) -> RotaryConfig {
+    match &config.positions {
+        PositionsConfig::Rotary(rotary) => rotary.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_embeddinggemma_only_layers_without_a_window_are_scaled() {
+    let mut gguf = gemma();
+    gguf.set("gemma-embedding.rope.scaling.factor", Value::F32(4.0));
+    let rotary = rotary(&gguf.open().unwrap().config);
+    assert_eq!(rotary.full.scaling, RopeScaling::Linear { factor: 4.0 });
+    assert_eq!(rotary.windowed.scaling, RopeScaling::None);
 }
 
 /// EmbeddingGemma, whose converter knows neither another pattern nor another scale than the published model's.
@@ -396,7 +436,6 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         let message = gguf.open().unwrap_err();
         assert!(message.contains(tensor) && message.contains(words), "{message}");
     };
-    refused("jina-v2-tiny", "jina-bert-v2", "blk.0.attn_norm_2.weight", "jina-embeddings-v2-base-code");
     refused("modernbert-tiny", "modern-bert", "cls.norm.weight", "whose pooling the file does not state");
     refused("modernbert-tiny", "modern-bert", "dense_2.weight", "a projection of tokens (ColBERT)");
 }

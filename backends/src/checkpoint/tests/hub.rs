@@ -25,6 +25,8 @@ const TOKEN: &str = "hf_secret_of_the_test";
 pub(super) struct Behaviour {
     /// Files by path.
     pub(super) files: BTreeMap<String, Vec<u8>>,
+    /// Files of the repository `owner/base`.
+    pub(super) base: BTreeMap<String, Vec<u8>>,
     /// Answers everything with this status.
     refuses: Option<&'static str>,
     /// Announces this file's size, then sends an error page.
@@ -59,7 +61,7 @@ struct Request {
     authorization: Option<String>,
 }
 
-/// Serves one repository, `owner/tiny`, until it is dropped.
+/// Serves the repositories `owner/tiny` and `owner/base` until it is dropped.
 pub(super) struct Hub {
     pub(super) endpoint: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -140,8 +142,8 @@ fn answer(mut stream: TcpStream, behaviour: &Behaviour, requests: &Mutex<Vec<Req
         return answer_badly(stream, fault, &body);
     }
     let length = body.len();
-    let announced = match path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/")) {
-        Some(file) if method == "HEAD" => behaviour.files.get(file).map_or(length, Vec::len),
+    let announced = match requested(path, behaviour) {
+        Some((_, Some(bytes))) if method == "HEAD" => bytes.len(),
         _ => length,
     };
     write!(
@@ -186,21 +188,34 @@ fn response(method: &str, path: &str, behaviour: &Behaviour) -> (&'static str, V
     if let Some(status) = behaviour.refuses {
         return (status, b"{\"error\": \"no\"}".to_vec());
     }
-    if matches!(path, "/api/models/owner/tiny" | "/api/models/owner/tiny/revision/v1") {
-        let siblings: Vec<_> = behaviour.files.keys().map(|file| json!({"rfilename": file})).collect();
+    let listed = match path {
+        "/api/models/owner/tiny" | "/api/models/owner/tiny/revision/v1" => Some(&behaviour.files),
+        "/api/models/owner/base" => Some(&behaviour.base),
+        _ => None,
+    };
+    if let Some(files) = listed {
+        let siblings: Vec<_> = files.keys().map(|file| json!({"rfilename": file})).collect();
         let commit = behaviour.commit.unwrap_or(COMMIT);
         let card = json!({"license": "apache-2.0"});
         let info = json!({"id": "owner/tiny", "sha": commit, "siblings": siblings, "cardData": card});
         return ("200 OK", info.to_string().into_bytes());
     }
-    let file = path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/"));
-    match file.and_then(|file| Some((file, behaviour.files.get(file)?))) {
+    match requested(path, behaviour).and_then(|(file, bytes)| Some((file, bytes?))) {
         Some((file, _)) if method == "GET" && behaviour.breaks == Some(file) => {
             ("403 Forbidden", b"<Error>expired</Error>".to_vec())
         }
         Some((_, bytes)) => ("200 OK", bytes.clone()),
         None => ("404 Not Found", vec![]),
     }
+}
+
+/// The name of the file that a path requests, and its content.
+fn requested<'a>(path: &'a str, behaviour: &'a Behaviour) -> Option<(&'a str, Option<&'a Vec<u8>>)> {
+    let in_repository = |name: &str, files: &'a BTreeMap<String, Vec<u8>>| {
+        let file = path.strip_prefix(&format!("/owner/{name}/resolve/{COMMIT}/"))?;
+        Some((file, files.get(file)))
+    };
+    in_repository("tiny", &behaviour.files).or_else(|| in_repository("base", &behaviour.base))
 }
 
 /// The files of a reference checkpoint, and other usual files of a repository.

@@ -10,8 +10,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Rows that the walk cannot probe, with the test that does.
-const ELSEWHERE: [(File, &str, &str); 16] = [
-    (File::TokenizerConfig, "legacy", "with Llama's class and add_prefix_space"),
+const ELSEWHERE: [(File, &str, &str); 18] = [
+    (File::TokenizerConfig, "legacy", "rebuilt_tokenizers"),
+    (File::TokenizerConfig, "trim_offsets", "rebuilt_tokenizers"),
+    (File::TokenizerConfig, "unk_id", "rebuilt_tokenizers"),
     (File::TokenizerConfig, "do_basic_tokenize", "vocab_txt"),
     (File::TokenizerConfig, "*_token", "tokenizer_settings"),
     (File::Transformer, "module_output_name", "with `pooler_output`: configs"),

@@ -4,7 +4,7 @@ use super::class::Class;
 use super::described_token::described_token;
 use super::tokenizer_json::{self, CONFIG};
 use crate::error::LoadError;
-use crate::json::{Fields, shown};
+use crate::json::{Fields, first_names, shown};
 use crate::source::ModelFiles;
 use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS};
 use prefold_core::{TokenizerSums, check_added_tokens};
@@ -19,8 +19,6 @@ const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "p
 const DECODER: &str = "added_tokens_decoder";
 /// Further special tokens, in the newer and the older spelling.
 const EXTRA: [&str; 2] = ["extra_special_tokens", "additional_special_tokens"];
-/// Maximum names in a warning.
-const MAX_NAMED: usize = 8;
 
 /// Adds the tokens; returns a warning about tokens without a row in the model's embeddings, of which there are `vocab_size`.
 ///
@@ -45,7 +43,7 @@ pub(super) fn apply(
     let listed = listed(&config)?;
     // A class that builds the tokenizer takes the tokens of tokenizer.json only if there is no list.
     let rebuilds = class != Class::Generic && listed.is_some();
-    let map = if listed.is_none() { files.json(SPECIAL_TOKENS)? } else { None };
+    let map = special_tokens_map(files, listed.is_some())?;
     let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
     let (named, further) = (named(&config, map.as_ref(), class)?, further(&config, map.as_ref())?);
     let mut tokens: Vec<AddedToken> = match listed {
@@ -151,6 +149,26 @@ fn naming<'a, 'f>(config: &'a Fields<'f>, map: Option<&'a Fields<'f>>, field: &s
     map.into_iter().chain([config]).find(|fields| fields.mentions(field))
 }
 
+/// The text of a named special token, `usual` if no file names it.
+///
+/// # Errors
+/// A file is malformed.
+pub(super) fn special_token(
+    files: &ModelFiles,
+    config: &Fields<'_>,
+    (field, usual): (&str, &str),
+) -> Result<String, LoadError> {
+    let map = special_tokens_map(files, config.mentions(DECODER))?;
+    let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
+    let named = naming(config, map.as_ref(), field).map(|fields| token(fields, field)).transpose()?.flatten();
+    Ok(named.map_or_else(|| usual.to_owned(), |token| token.content))
+}
+
+/// `special_tokens_map.json`, which a list of added tokens replaces.
+fn special_tokens_map(files: &ModelFiles, is_listed: bool) -> Result<Option<Value>, LoadError> {
+    if is_listed { Ok(None) } else { files.json(SPECIAL_TOKENS) }
+}
+
 /// A named token, given as its text or as an object.
 fn token(fields: &Fields<'_>, field: &str) -> Result<Option<AddedToken>, LoadError> {
     match fields.get(field) {
@@ -180,11 +198,6 @@ fn usable(tokenizer: &Tokenizer, tokens: Vec<AddedToken>, vocab_size: usize) -> 
 }
 
 fn warning(unusable: &[String]) -> Option<String> {
-    let named: Vec<String> = unusable.iter().take(MAX_NAMED).map(|token| shown(&token.as_str().into())).collect();
-    let more = unusable.len().saturating_sub(MAX_NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let named = named.join(", ");
-    (!unusable.is_empty()).then(|| {
-        format!("{CONFIG}: the added tokens {named}{more} are ignored: the model's vocabulary has no rows for them")
-    })
+    let named = first_names(unusable)?;
+    Some(format!("{CONFIG}: the added tokens {named} are ignored: the model's vocabulary has no rows for them"))
 }

@@ -3,10 +3,9 @@
 use super::tokenizer_json::has_byte_level;
 use crate::error::LoadError;
 use crate::json::Fields;
-use tokenizers::Tokenizer;
+use tokenizers::{ModelWrapper, Tokenizer};
 
-/// Tokenizer classes. All but `Generic` build the tokenizer from the vocabulary and `tokenizer_config.json`; of `tokenizer.json` they keep the
-/// vocabulary and the special tokens around a text.
+/// Tokenizer classes. All but `Generic` build the tokenizer from the vocabulary and `tokenizer_config.json`, whatever else `tokenizer.json` has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Bert,
@@ -89,9 +88,14 @@ impl Class {
         })
     }
 
-    /// `true` for a class with BERT's normalizer.
-    pub(super) fn is_bert(self) -> bool {
-        matches!(self, Self::Bert | Self::Mpnet)
+    /// `true` for a class that builds the tokenizer from a vocabulary of this kind.
+    pub(super) fn fits(self, model: &ModelWrapper) -> bool {
+        match model {
+            ModelWrapper::WordPiece(_) => matches!(self, Self::Bert | Self::Mpnet),
+            ModelWrapper::BPE(_) => matches!(self, Self::Roberta | Self::Qwen2 | Self::Gemma | Self::Llama),
+            ModelWrapper::Unigram(_) => matches!(self, Self::XlmRoberta | Self::Camembert | Self::DebertaV2),
+            ModelWrapper::WordLevel(_) => false,
+        }
     }
 
     /// Default names of the special tokens: `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`; empty for none.

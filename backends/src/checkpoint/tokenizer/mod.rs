@@ -4,11 +4,12 @@ pub(crate) mod catch_panic;
 pub(crate) mod tokenizer_json;
 
 mod added_tokens;
+mod around;
 mod bert_normalizer;
 mod class;
-mod deberta;
 mod described_token;
-mod prefix_space;
+mod rebuilt;
+mod unknown_token;
 mod vocab_txt;
 
 use crate::config::TransformerConfig;
@@ -56,12 +57,11 @@ fn apply_config(
     let config = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
     let config = Fields::new(tokenizer_json::CONFIG, &config)?;
     let class = Class::read(&config, &Fields::new("config.json", model)?, tokenizer)?;
-    if class.is_bert() {
-        bert_normalizer::apply(tokenizer, &config, sums)?;
+    if !class.fits(tokenizer.get_model()) {
+        return added_tokens::apply(tokenizer, files, (class, vocab_size), sums);
     }
-    prefix_space::apply(tokenizer, &config, class)?;
-    if class == Class::DebertaV2 {
-        deberta::apply(tokenizer, &config, sums)?;
-    }
-    added_tokens::apply(tokenizer, files, (class, vocab_size), sums)
+    rebuilt::apply(tokenizer, files, (&config, class), sums)?;
+    let warning = added_tokens::apply(tokenizer, files, (class, vocab_size), sums)?;
+    around::apply(tokenizer, files, &config, class)?;
+    Ok(warning)
 }

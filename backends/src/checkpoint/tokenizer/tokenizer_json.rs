@@ -102,7 +102,7 @@ pub(super) fn has_byte_level(tokenizer: &Tokenizer) -> bool {
 pub(crate) fn lowercase(tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> Result<(), LoadError> {
     let mut steps: Vec<NormalizerWrapper> = vec![Lowercase.into()];
     steps.extend(tokenizer.get_normalizer().cloned());
-    set_normalizer(tokenizer, Sequence::new(steps).into(), sums)
+    set_normalizer(tokenizer, Some(Sequence::new(steps).into()), sums)
 }
 
 /// Replaces a tokenizer's normalizer, which normalizes its added tokens too.
@@ -111,12 +111,14 @@ pub(crate) fn lowercase(tokenizer: &mut Tokenizer, sums: &mut TokenizerSums) -> 
 /// The normalized added tokens exceed a limit, or the library refuses the normalizer.
 pub(super) fn set_normalizer(
     tokenizer: &mut Tokenizer,
-    normalizer: NormalizerWrapper,
+    normalizer: Option<NormalizerWrapper>,
     sums: &mut TokenizerSums,
 ) -> Result<(), LoadError> {
-    check_normalizer(tokenizer, &normalizer, sums)
-        .map_err(|problem| LoadError::invalid(FILE, format!("`added_tokens` {problem}")))?;
-    tokenizer.with_normalizer(Some(normalizer)).map(drop).map_err(invalid)
+    if let Some(normalizer) = &normalizer {
+        check_normalizer(tokenizer, normalizer, sums)
+            .map_err(|problem| LoadError::invalid(FILE, format!("`added_tokens` {problem}")))?;
+    }
+    tokenizer.with_normalizer(normalizer).map(drop).map_err(invalid)
 }
 
 /// `false` if `model_input_names` of `tokenizer_config.json` lacks `token_type_ids`; all tokens then have type 0.

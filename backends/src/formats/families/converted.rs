@@ -1,11 +1,11 @@
 //! Families of GGUF files that differ from those of `config.json`, because converters change or leave out something.
 
 use super::decoders::GEMMA3;
-use super::encoders::{JINA_V2, JINA_V3};
+use super::encoders::{JINA_V2, JINA_V2_CODE, JINA_V3};
 use super::family::{Family, Gguf};
 use crate::config::{MaskConfig, NormKind, TensorNames, names};
 
-pub(super) static CONVERTED: [Family; 3] = [
+pub(super) static CONVERTED: [Family; 4] = [
     // EmbeddingGemma. Norms are stored with 1 added to their weights.
     Family {
         gguf: Some(Gguf {
@@ -24,7 +24,17 @@ pub(super) static CONVERTED: [Family; 3] = [
     },
     // As older converters split the matrix of gate and up projection.
     Family {
-        gguf: Some(Gguf { mark: "blk.0.ffn_gate.weight", ..Gguf::of("jina-bert-v2") }),
+        gguf: Some(Gguf { marks: &["blk.0.ffn_gate.weight", "blk.0.attn_norm_2.weight"], ..Gguf::of("jina-bert-v2") }),
+        names: TensorNames {
+            gate: "mlp.gated_layers_w",
+            up: "mlp.gated_layers_v",
+            up_first: false,
+            ..names::JINA_V2_CODE
+        },
+        ..JINA_V2_CODE
+    },
+    Family {
+        gguf: Some(Gguf { marks: &["blk.0.ffn_gate.weight"], ..Gguf::of("jina-bert-v2") }),
         names: TensorNames { gate: "mlp.gated_layers_w", up: "mlp.gated_layers_v", ..names::JINA_V2 },
         ..JINA_V2
     },

@@ -175,7 +175,7 @@ pub(super) const JINA_V2: Family = Family {
 };
 
 /// jina-embeddings-v2-base-code, which has other names and norms of q and k.
-const JINA_V2_CODE: Family = Family {
+pub(super) const JINA_V2_CODE: Family = Family {
     mark: Some(Mark::Repository("jinaai/jina-bert-v2-qk-post-norm")),
     qk_width_norm: true,
     musts: &[NOT_A_DECODER, GEGLU, &[("position_embedding_type", Must::Text("alibi"))]],
@@ -229,12 +229,12 @@ pub(super) static ENCODERS: [Family; 18] = [
     // Before those whose `model_type` they have.
     JINA_V3,
     XLM_ROBERTA_FLASH,
-    JINA_V2_CODE,
+    Family { gguf: Some(Gguf { marks: &["blk.0.attn_norm_2.weight"], ..Gguf::of("jina-bert-v2") }), ..JINA_V2_CODE },
     Family { gguf: Some(Gguf::of("jina-bert-v2")), ..JINA_V2 },
     Family { gguf: Some(Gguf { lost: "the bias of the experts", ..Gguf::of("nomic-bert-moe") }), ..NOMIC_EXPERTS },
     BERT,
     // Files of BERT, RoBERTa, XLM-RoBERTa and CamemBERT are alike in GGUF; converters leave out the head of BERT's classifiers.
-    Family { gguf: Some(Gguf { mark: "token_types.weight", classifier: true, ..Gguf::of("bert") }), ..ROBERTA },
+    Family { gguf: Some(Gguf { marks: &["token_types.weight"], classifier: true, ..Gguf::of("bert") }), ..ROBERTA },
     Family { model_type: "xlm-roberta", prefix: "XLMRoberta", ..ROBERTA },
     Family {
         model_type: "xlm-roberta-xl",
@@ -275,7 +275,7 @@ pub(super) static ENCODERS: [Family; 18] = [
         ..BERT
     },
     DEBERTA,
-    Family { gguf: Some(Gguf::of("modern-bert")), ..MODERNBERT },
+    Family { gguf: Some(Gguf { scales_windows: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },
     Family { gguf: Some(Gguf::of("nomic-bert")), ..NOMIC },
     NEW,
     Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },

@@ -102,14 +102,16 @@ pub(crate) enum Mark {
 pub(crate) struct Gguf {
     /// `general.architecture`.
     pub(crate) architecture: &'static str,
-    /// The tensor that distinguishes the family from those after it of its architecture; empty for none.
-    pub(crate) mark: &'static str,
+    /// Tensors that only this family has of those after it of its architecture.
+    pub(crate) marks: &'static [&'static str],
     /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
     pub(crate) interleaved_rope: bool,
     /// Files may have the head of a classifier.
     pub(crate) classifier: bool,
     /// Files may have Dense modules of sentence-transformers.
     pub(crate) dense: bool,
+    /// A linear scaling of RoPE applies to layers with a window too, as llama.cpp runs the files.
+    pub(crate) scales_windows: bool,
     /// Parts that the converter leaves out, for a warning; empty for nothing that changes vectors.
     pub(crate) lost: &'static str,
 }
@@ -117,7 +119,15 @@ pub(crate) struct Gguf {
 impl Gguf {
     /// Files of an architecture of its own, without any of that.
     pub(super) const fn of(architecture: &'static str) -> Self {
-        Self { architecture, mark: "", interleaved_rope: false, classifier: false, dense: false, lost: "" }
+        Self {
+            architecture,
+            marks: &[],
+            interleaved_rope: false,
+            classifier: false,
+            dense: false,
+            scales_windows: false,
+            lost: "",
+        }
     }
 }
 

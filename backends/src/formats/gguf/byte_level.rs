@@ -40,7 +40,8 @@ enum SplitBy {
     Pattern(&'static str),
 }
 
-const QWEN2: &str =
+/// Pattern of Qwen2.
+pub(crate) const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -74,7 +75,13 @@ const PRE_TOKENIZERS: [PreTokenizer; 6] = [
         second: SecondText::Joined,
         ..GPT2
     },
-    PreTokenizer { names: &["roberta-bpe"], adds_bos: true, adds_eos: true, second: SecondText::Separated, ..GPT2 },
+    PreTokenizer {
+        names: &["roberta-bpe", "jina-v2-code"],
+        adds_bos: true,
+        adds_eos: true,
+        second: SecondText::Separated,
+        ..GPT2
+    },
 ];
 
 /// Builds the tokenizer.

@@ -6,7 +6,7 @@ use super::settings::Metadata;
 use crate::config::poolings::POOLINGS;
 use crate::config::{MaskConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::formats::families::{self, Family, Windows};
+use crate::formats::families::{self, Family, Gguf, Windows};
 use crate::json::Fields;
 use prefold_core::Pooling;
 use std::collections::BTreeSet;
@@ -59,9 +59,9 @@ impl GgufFile {
     /// It is missing or not supported.
     pub(super) fn family(&self) -> Result<&'static Family, LoadError> {
         let name = self.architecture()?;
-        let has_mark = |mark: &str| mark.is_empty() || self.tensor(mark).is_some();
+        let has_marks = |gguf: &Gguf| gguf.marks.iter().all(|mark| self.tensor(mark).is_some());
         let mut of_architecture = families::of_gguf().filter(|(_, gguf)| gguf.architecture == name);
-        of_architecture.find(|(_, gguf)| has_mark(gguf.mark)).map(|(family, _)| family).ok_or_else(|| {
+        of_architecture.find(|(_, gguf)| has_marks(gguf)).map(|(family, _)| family).ok_or_else(|| {
             let supported: BTreeSet<_> = families::of_gguf().map(|(_, gguf)| gguf.architecture).collect();
             let supported = supported.into_iter().collect::<Vec<_>>().join(", ");
             LoadError::unsupported(self.name(), format!("`{ARCHITECTURE}` \"{name}\""), supported)
@@ -158,9 +158,6 @@ fn differs(family: &Family, part: &str) -> bool {
 fn reason(name: &str) -> Option<&'static str> {
     let part = layer_part(name).unwrap_or(name);
     let reasons = [
-        ("attn_norm_2.", ", a second norm after attention (jina-embeddings-v2-base-code),"),
-        ("attn_q_norm.", ", a norm of q (jina-embeddings-v2-base-code),"),
-        ("attn_k_norm.", ", a norm of k (jina-embeddings-v2-base-code),"),
         ("cls.", ", the head of a classifier whose pooling the file does not state,"),
         ("dense_2.", ", a projection of tokens (ColBERT),"),
     ];

@@ -21,6 +21,9 @@ const MAX_ENTRIES: u64 = 100_000;
 /// Maximum depth of nested arrays; real files have none.
 const MAX_DEPTH: usize = 4;
 
+/// Values of nested arrays whose memory is checked together.
+const CHECKED_TOGETHER: u64 = 1 << 16;
+
 /// Values for which a nested array counts, for the memory of its list.
 const NESTED: u64 = 4;
 
@@ -62,7 +65,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
     let Some(rest) = bytes.strip_prefix(b"GGUF") else {
         return Err("it does not begin with \"GGUF\"".to_owned());
     };
-    let mut header = Header { rest: &rest[..rest.len().min(MAX_BYTES)], version: 0, array_values: 0 };
+    let mut header =
+        Header { rest: &rest[..rest.len().min(MAX_BYTES)], version: 0, array_values: 0, checked_values: 0 };
     header.version = header.u32().ok_or("it ends within its first fields")?;
     if !(1..=3).contains(&header.version) {
         return Err(format!("version {} of the format is not known (1, 2, 3)", header.version));
@@ -97,8 +101,9 @@ const ENDS: &str = "extends beyond the end of the file, or beyond 64 MiB, the li
 struct Header<'a> {
     rest: &'a [u8],
     version: u32,
-    /// Values in all arrays so far.
+    /// Values in all arrays so far, and those for which memory was checked.
     array_values: u64,
+    checked_values: u64,
 }
 
 impl<'a> Header<'a> {
@@ -210,8 +215,12 @@ impl<'a> Header<'a> {
         if length.saturating_mul(size) > self.rest.len() as u64 {
             return Err(ENDS.to_owned());
         }
-        memory_budget::check(self.array_values * VALUE_BYTES)
-            .map_err(|problem| format!("is in arrays that all together {problem}"))?;
+        // The check asks the system, which takes longer than reading a small array.
+        if depth == 0 || self.array_values - self.checked_values >= CHECKED_TOGETHER {
+            memory_budget::check(self.array_values * VALUE_BYTES)
+                .map_err(|problem| format!("is in arrays that all together {problem}"))?;
+            self.checked_values = self.array_values;
+        }
         (0..length).map(|_| self.value(kind, depth + 1)).collect::<Result<_, _>>().map(Value::Array)
     }
 

@@ -19,6 +19,7 @@ mod unigram;
 mod weights;
 mod wordpiece;
 
+pub(crate) use byte_level::QWEN2;
 pub(crate) use facts::GgufFacts;
 pub(crate) use file::{CLASS_ROWS, GgufFile, has_gguf_extension};
 pub(crate) use weights::{ClassRows, GgufWeights};

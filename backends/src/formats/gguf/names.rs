@@ -29,9 +29,12 @@ impl Naming {
     /// The names of a family's tensors.
     pub(crate) fn new(family: &Family) -> Self {
         let names = &family.names;
-        let [attention_norm, feed_forward_norm] = match family.norm_placement {
-            NormPlacement::Post => ["attn_output_norm", "layer_output_norm"],
-            NormPlacement::Pre | NormPlacement::PrePost => ["attn_norm", "ffn_norm"],
+        let [attention_norm, attention_output_norm, feed_forward_norm] = match family.norm_placement {
+            NormPlacement::Post if names.attention_output_norm.is_empty() => {
+                ["attn_output_norm", "", "layer_output_norm"]
+            }
+            NormPlacement::Post => ["attn_norm_2", "attn_output_norm", "layer_output_norm"],
+            NormPlacement::Pre | NormPlacement::PrePost => ["attn_norm", "post_attention_norm", "ffn_norm"],
         };
         // Gate and up projection in one matrix have the name of the up projection.
         let gate = if names.gate == names.up { "" } else { names.gate };
@@ -44,7 +47,7 @@ impl Naming {
             ("attn_output", names.output),
             ("attn_q_norm", names.q_norm),
             ("attn_k_norm", names.k_norm),
-            ("post_attention_norm", names.attention_output_norm),
+            (attention_output_norm, names.attention_output_norm),
             (feed_forward_norm, names.feed_forward_norm),
             ("post_ffw_norm", names.feed_forward_output_norm),
             ("ffn_gate", gate),

@@ -54,15 +54,17 @@ impl Settings for Metadata<'_> {
     fn rotary(&self, rotary: Rotary, head_dim: usize) -> Result<RotaryConfig, LoadError> {
         match rotary {
             Rotary::OneBase { default, .. } => Ok(self.file.rope(self.architecture, default, head_dim)?.into()),
-            Rotary::TwoBases { full, windowed } => Ok(RotaryConfig {
-                full: self.file.rope(self.architecture, Some(full.1), head_dim)?,
-                windowed: RopeConfig {
-                    theta: self
-                        .file
-                        .rope_base(&format!("{}.rope.freq_base_swa", self.architecture), Some(windowed.1))?,
-                    scaling: RopeScaling::None,
-                },
-            }),
+            Rotary::TwoBases { full, windowed } => {
+                let full = self.file.rope(self.architecture, Some(full.1), head_dim)?;
+                let base = format!("{}.rope.freq_base_swa", self.architecture);
+                let theta = self.file.rope_base(&base, Some(windowed.1))?;
+                let is_scaled = self.file.family()?.gguf.is_some_and(|gguf| gguf.scales_windows);
+                let scaling = match full.scaling {
+                    RopeScaling::Linear { factor } if is_scaled => RopeScaling::Linear { factor },
+                    _ => RopeScaling::None,
+                };
+                Ok(RotaryConfig { full, windowed: RopeConfig { theta, scaling } })
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::tensor::{reserved, zeros};
 use prefold_kernels::Element;
+use std::collections::HashSet;
 
 /// Tensors of a GGUF file under Hugging Face's names.
 #[derive(Debug)]
@@ -52,6 +53,12 @@ impl GgufWeights {
     /// As [`Weights::contains`](crate::formats::Weights::contains).
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.naming.gguf_name(name).is_some_and(|name| self.file.tensor(&name).is_some())
+    }
+
+    /// As [`Weights::unread`](crate::formats::Weights::unread).
+    pub(crate) fn unread(&self, read: &[String]) -> Vec<&str> {
+        let read: HashSet<String> = read.iter().filter_map(|name| self.naming.gguf_name(name)).collect();
+        self.file.tensor_names().filter(|name| !read.contains(*name)).collect()
     }
 
     /// Number of values in all tensors.

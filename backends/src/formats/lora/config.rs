@@ -27,6 +27,8 @@ const OTHERS: [&str; 11] = [
     "kasa_config",
     "monteclora_config",
 ];
+/// Values of `task_type` of classifiers.
+const CLASSIFIERS: [&str; 2] = ["SEQ_CLS", "TOKEN_CLS"];
 /// Initialisations that leave the model's own weights as they are.
 const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 
@@ -43,6 +45,8 @@ pub(crate) struct LoraConfig {
     alphas: Vec<(Pattern, f64)>,
     /// The `B` of a layer has a bias.
     pub(super) lora_bias: bool,
+    /// The adapter was trained with the head of a classifier.
+    pub(super) has_classifier: bool,
 }
 
 impl LoraConfig {
@@ -91,6 +95,7 @@ impl LoraConfig {
             ranks,
             alphas,
             lora_bias: fields.or("lora_bias", false)?,
+            has_classifier: matches!(fields.get("task_type"), Some(Value::String(task)) if CLASSIFIERS.contains(&&**task)),
         })
     }
 

@@ -2,11 +2,12 @@
 
 use super::config::LoraConfig;
 use super::files::CONFIG;
-use super::names::{Role, bare, parse};
+use super::names::{Role, parse};
+use crate::config::names::bare;
 use crate::error::{LoadError, printable};
 use crate::formats::TensorFiles;
 use crate::formats::tensor::{reserved, zeros};
-use crate::json::shown;
+use crate::json::first_names;
 use prefold_kernels::Element;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,10 +20,6 @@ const MAX_COST: u64 = 1 << 32;
 /// Maximum rank of a layer, as a multiple of the smaller side of its weight; any layer may have [`SMALL_RANK`].
 const MAX_RANKS: usize = 4;
 const SMALL_RANK: usize = 64;
-/// Maximum names in a message.
-const MAX_NAMED: usize = 4;
-/// Beginnings of the names of heads, which a base may lack.
-const HEADS: [&str; 8] = ["classifier.", "score.", "lm_head.", "pooler.", "pre_classifier.", "head.", "cls.", "dense."];
 
 /// A model's tensor files and an adapter's, which are read as one model.
 #[derive(Debug)]
@@ -37,6 +34,7 @@ pub(crate) struct AdaptedFiles {
     own: HashMap<String, String>,
     /// Modules of the adapter that change nothing.
     unused: Vec<String>,
+    has_classifier: bool,
 }
 
 /// LoRA of one module.
@@ -68,15 +66,15 @@ struct Factors {
 }
 
 impl Module {
-    /// Sets the tensor of a part.
-    fn set(&mut self, role: Role, tensor: &str) {
+    /// Sets the tensor of a part; returns the one that it had before.
+    fn set(&mut self, role: Role, tensor: &str) -> Option<String> {
         self.is_embedding |= matches!(role, Role::EmbeddingA | Role::EmbeddingB);
         let part = match role {
             Role::A | Role::EmbeddingA => &mut self.a,
             Role::B | Role::EmbeddingB => &mut self.b,
             Role::BBias | Role::Own | Role::Original | Role::Other => &mut self.bias,
         };
-        *part = Some(tensor.to_owned());
+        part.replace(tensor.to_owned())
     }
 }
 
@@ -93,7 +91,8 @@ impl AdaptedFiles {
             }
         }
         let (modules, own) = (HashMap::new(), HashMap::new());
-        let mut files = Self { base, adapter, spelled, modules, own, unused: vec![] };
+        let has_classifier = config.has_classifier;
+        let mut files = Self { base, adapter, spelled, modules, own, unused: vec![], has_classifier };
         let (mut used, mut unused) = (HashMap::new(), Vec::new());
         for (inner, mut module) in files.parts(config)? {
             let weight = format!("{}.weight", bare(&inner));
@@ -148,7 +147,9 @@ impl AdaptedFiles {
                 }
                 Role::A | Role::B | Role::BBias | Role::EmbeddingA | Role::EmbeddingB => {
                     let new = || Module { name: inner.clone(), ..Module::default() };
-                    modules.entry(inner.clone()).or_insert_with(new).set(role, name);
+                    if let Some(other) = modules.entry(inner.clone()).or_insert_with(new).set(role, name) {
+                        return Err(self.problem(format!("has the same part of a module twice: `{other}`, `{name}`")));
+                    }
                 }
             }
         }
@@ -213,21 +214,29 @@ impl AdaptedFiles {
         self.modules.values().any(has_lora) || is_unused() || self.own.keys().any(is_own)
     }
 
-    /// Warnings about parts of the adapter that change nothing.
-    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let is_known = |name: &str| self.spelled.contains_key(name) || self.base.contains(name);
-        let is_head = |name: &str| HEADS.iter().any(|head| name.starts_with(head));
-        let mut own: Vec<String> = self.own.keys().filter(|name| !is_known(name) && !is_head(name)).cloned().collect();
-        own.sort_unstable();
+    /// `true` if the adapter was trained with the head of a classifier.
+    pub(crate) fn has_classifier(&self) -> bool {
+        self.has_classifier
+    }
+
+    /// A warning about LoRA that changes nothing.
+    pub(crate) fn warning(&self) -> Option<String> {
         let file = printable(self.adapter.description());
-        let modules = named(&self.unused).map(|names| {
+        first_names(&self.unused).map(|names| {
             format!(
                 "{file}: LoRA of {names} is not used: not among the config's `target_modules` or the model's tensors"
             )
-        });
-        let own =
-            named(&own).map(|names| format!("{file}: {names} may not be used: the model's files have no such tensor"));
-        modules.into_iter().chain(own)
+        })
+    }
+
+    /// Names of the model's tensors, and of the adapter's that replace some, which no name of `read` finds.
+    pub(crate) fn unread(&self, read: &[String]) -> Vec<&str> {
+        let known: HashSet<&str> = read.iter().map(|name| bare(name)).collect();
+        let own = self.own.keys().map(String::as_str).filter(|name| !known.contains(name));
+        let mut unread = self.base.unread(read);
+        unread.retain(|name| !self.own.contains_key(bare(name)));
+        unread.extend(own);
+        unread
     }
 
     /// The model's own tensor files.
@@ -352,14 +361,6 @@ impl AdaptedFiles {
         }
         Ok(kept.clone())
     }
-}
-
-/// The first names; `None` if there are none.
-fn named(names: &[String]) -> Option<String> {
-    let first: Vec<String> = names.iter().take(MAX_NAMED).map(|name| shown(&name.as_str().into())).collect();
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!first.is_empty()).then(|| first.join(", ") + &more)
 }
 
 /// A matrix `[rows, columns]` as `[columns, rows]`.

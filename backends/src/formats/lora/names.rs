@@ -1,7 +1,5 @@
 //! Names of an adapter's tensors.
 
-use crate::config::names::{OPTIONAL_PREFIXES, RENAMED_PREFIXES};
-
 /// Prefix of the names in files of peft: the model inside its wrappers.
 const WRAPPERS: &str = "base_model.model.";
 
@@ -55,15 +53,10 @@ pub(super) fn parse(tensor: &str) -> (String, Role) {
     (own.replace(".base_layer.", "."), Role::Own)
 }
 
-/// A name without the prefix of a model's class, by which the names of all its classes are equal.
-pub(super) fn bare(name: &str) -> &str {
-    let renamed = RENAMED_PREFIXES.iter().map(|(_, prefix)| prefix);
-    OPTIONAL_PREFIXES.iter().chain(renamed).find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::names::bare;
 
     #[test]
     fn names_of_peft() {

@@ -40,6 +40,11 @@ impl Place {
             Self::Layer => format!(r"\A(?:(?:|.*?\.){given}\.(?P<idx>\d+)\.)"),
         }
     }
+
+    /// Groups of the given part of an expression: neither the whole match nor the number of a layer.
+    fn groups(self, regex: &Regex) -> usize {
+        regex.captures_len() - 1 - usize::from(self == Self::Layer)
+    }
 }
 
 /// A pattern of module names.
@@ -150,10 +155,10 @@ impl<'a> Expressions<'a> {
             return problem(format!("has too many regular expressions, the limit is {limits}"));
         }
         match compiled(&place.expression(given)) {
-            Ok((regex, _)) if regex.captures_len() > MAX_GROUPS + 2 => problem(format!(
+            Ok((regex, _)) if place.groups(&regex) > MAX_GROUPS => problem(format!(
                 "has the expression {} with {} groups, the limit is {MAX_GROUPS}",
                 shown(&given.into()),
-                regex.captures_len() - 1
+                place.groups(&regex)
             )),
             Ok((regex, cost)) => Ok(Pattern::Regex(regex, cost)),
             Err(error) => {

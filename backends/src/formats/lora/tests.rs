@@ -56,7 +56,16 @@ fn expressions_have_limits() {
     }
     assert!(refused("(?!x)y").contains("look-around"));
     assert!(refused(&"x".repeat(5000)).contains("5000 bytes"));
-    assert!(refused(&"()".repeat(40)).contains("groups"));
+    // In the expression itself, whatever is put around it.
+    let layers = |expression: &str| {
+        let fields = json!({"target_modules": ["q"], "layers_to_transform": [1], "layers_pattern": expression});
+        read(fields)
+    };
+    let whole = |expression: &str| read(json!({"target_modules": expression}));
+    for read in [&whole as &dyn Fn(&str) -> Result<LoraConfig, String>, &layers] {
+        assert!(read(&"(x)".repeat(16)).is_ok());
+        assert!(read(&"(x)".repeat(17)).unwrap_err().contains("with 17 groups, the limit is 16"));
+    }
     // In all fields together.
     let many = |n: usize, expression: &dyn Fn(usize) -> String| {
         let patterns: serde_json::Map<String, Value> = (0..n).map(|i| (expression(i), json!(2))).collect();

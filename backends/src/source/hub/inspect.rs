@@ -4,7 +4,7 @@ use super::body::start;
 use super::failure::Failure;
 use super::resume::Answer;
 use super::watch::{Kind, Meter, follow, lock_model};
-use super::{Download, FileSet, Listing, blocking, read_json};
+use super::{Download, FileSet, Listing, blocking, is_adapter, read_json};
 use crate::error::LoadError;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::{TensorFormat, lora, safetensors};
@@ -54,13 +54,14 @@ impl Download<'_> {
     }
 
     async fn look(&self, listing: &Listing, dense_path: Option<&str>) -> Result<(PathBuf, Remote), LoadError> {
-        let Some(models) = self.model_folders(listing).await? else {
+        let models = self.model_folders(listing).await?;
+        if is_adapter(listing, models.as_deref()) {
+            let problem = "a LoRA adapter is checked after its download, which a start does: give its path then";
+            return Err(self.error(lora::CONFIG, problem.to_owned()));
+        }
+        let Some(models) = models else {
             let gguf = listing.files.iter().any(|file| has_gguf_extension(Path::new(file)));
             const PROBLEM: &str = "the repository has no such file";
-            if listing.has("", lora::CONFIG) {
-                let hint = "it has a LoRA adapter, which is checked after its download: give its path";
-                return Err(self.error("config.json", format!("{PROBLEM}; {hint}")));
-            }
             return Err(if gguf {
                 let hint = "a GGUF file can be checked only after its download: give its path";
                 self.error("config.json", format!("{PROBLEM}; {hint}"))

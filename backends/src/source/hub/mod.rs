@@ -95,6 +95,11 @@ fn blocking<T: Send>(
     })
 }
 
+/// `true` for a LoRA adapter at the top of a repository, whose base is another model even if the repository has weights of its own.
+fn is_adapter(listing: &Listing, models: Option<&[String]>) -> bool {
+    listing.has("", lora::CONFIG) && models.is_none_or(|folders| folders.iter().all(String::is_empty))
+}
+
 struct Download<'a> {
     model: &'a HubModel,
     endpoint: String,
@@ -134,13 +139,14 @@ impl<'a> Download<'a> {
 
     async fn get(&self, listing: &Listing, dense_path: Option<&str>, files: FileSet) -> Result<PathBuf, LoadError> {
         let models = self.model_folders(listing).await?;
+        let is_adapter = is_adapter(listing, models.as_deref());
         let snapshot = match models {
+            _ if is_adapter => self.adapter(listing, dense_path).await?,
             // The commit is not remembered: without the hub, a cached commit with weights has priority.
             Some(models) if files == FileSet::WithoutWeights => {
                 return self.summary_files(listing, &models, dense_path).await;
             }
             Some(models) => self.tensor_files(listing, &models, dense_path).await?,
-            None if listing.has("", lora::CONFIG) => self.adapter(listing, dense_path).await?,
             None => self.gguf(listing).await?,
         };
         if !listing.is_cached {

@@ -1,0 +1,195 @@
+//! Tokenizers whose class builds them from the vocabulary. The ids are those of transformers 5.24 for the same files.
+
+use super::{Tokenizer, copy_of, open, read_json, write_json};
+use serde_json::{Value, json};
+
+const TEXT: &str = "RED caf\u{e9} \u{fb01}x  a,b\n\u{1f98a} ok\u{ad} \u{bd} ";
+
+/// Class, model, and ids of [`TEXT`] and of the pair "a" and "b".
+const CLASSES: [(&str, &str, &[u32], &[u32]); 9] = [
+    (
+        "BertTokenizer",
+        "bert-mean-tiny",
+        &[6, 252, 37, 132, 34, 39, 38, 5, 130, 103, 131, 5, 144, 44, 5, 7],
+        &[6, 130, 7, 131, 7],
+    ),
+    (
+        "MPNetTokenizer",
+        "mpnet-tiny",
+        &[0, 248, 33, 128, 30, 35, 34, 4, 126, 99, 127, 4, 140, 40, 4, 2],
+        &[0, 126, 2, 2, 127, 2],
+    ),
+    (
+        "RobertaTokenizer",
+        "roberta-tiny",
+        &[
+            0, 53, 40, 39, 277, 68, 73, 131, 106, 224, 175, 109, 227, 91, 224, 262, 15, 69, 202, 176, 257, 103, 236,
+            269, 78, 130, 259, 224, 130, 125, 224, 2,
+        ],
+        &[0, 68, 2, 2, 69, 2],
+    ),
+    (
+        "XLMRobertaTokenizer",
+        "xlm-roberta-tiny",
+        &[0, 4, 375, 383, 362, 135, 27, 389, 4, 3, 247, 20, 43, 36, 4, 3, 41, 51, 3, 4, 3, 2],
+        &[0, 20, 2, 2, 42, 2],
+    ),
+    (
+        "CamembertTokenizer",
+        "xlm-roberta-tiny",
+        &[0, 4, 375, 383, 362, 135, 27, 389, 4, 3, 247, 20, 43, 36, 4, 3, 41, 51, 3, 4, 3, 2],
+        &[0, 20, 2, 2, 42, 2],
+    ),
+    (
+        "DebertaV2Tokenizer",
+        "deberta-v2-tiny",
+        &[1, 4, 375, 383, 362, 135, 27, 389, 4, 3, 247, 20, 43, 36, 4, 3, 41, 51, 3, 4, 3, 2],
+        &[1, 20, 2, 42, 2],
+    ),
+    (
+        "Qwen2Tokenizer",
+        "qwen3-tiny",
+        &[
+            49, 36, 35, 273, 64, 69, 127, 102, 220, 171, 105, 223, 87, 220, 258, 11, 65, 198, 172, 253, 99, 232, 265,
+            74, 126, 255, 220, 126, 121, 220, 1000,
+        ],
+        &[64, 1000, 65, 1000],
+    ),
+    (
+        "GemmaTokenizer",
+        "embeddinggemma-tiny",
+        &[
+            2, 299, 288, 287, 388, 307, 312, 339, 344, 244, 177, 134, 330, 344, 373, 268, 308, 261, 245, 164, 171, 143,
+            380, 317, 199, 178, 344, 199, 194, 344, 1,
+        ],
+        &[2, 307, 1, 2, 308, 1],
+    ),
+    (
+        "LlamaTokenizer",
+        "embeddinggemma-tiny",
+        &[
+            2, 344, 299, 288, 287, 388, 307, 312, 339, 344, 244, 177, 134, 330, 344, 373, 268, 308, 261, 245, 164, 171,
+            143, 380, 317, 199, 178, 344, 199, 194, 344, 1,
+        ],
+        &[2, 373, 1, 2, 381, 1],
+    ),
+];
+
+/// The tokenizer of a model with this class, whose files `change` edits: `tokenizer.json` and `tokenizer_config.json`.
+fn with(model: &str, class: &str, change: impl FnOnce(&mut Value, &mut Value)) -> Tokenizer {
+    let dir = copy_of(model);
+    let [file, config] = ["tokenizer.json", "tokenizer_config.json"].map(|name| dir.path().join(name));
+    let (mut of_file, mut of_config) = (read_json(&file), read_json(&config));
+    of_config["tokenizer_class"] = json!(class);
+    change(&mut of_file, &mut of_config);
+    write_json(&file, &of_file);
+    write_json(&config, &of_config);
+    open(dir.path()).unwrap_or_else(|error| panic!("{class}: {error}")).tokenizer
+}
+
+fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    tokenizer.encode(text, true).unwrap().get_ids().to_vec()
+}
+
+#[test]
+fn each_class_has_its_own_steps_whatever_the_file_says() {
+    for (class, model, text, pair) in CLASSES {
+        let around = !matches!(class, "Qwen2Tokenizer" | "GemmaTokenizer" | "LlamaTokenizer");
+        let odd = with(model, class, |file, _| {
+            file["normalizer"] = json!({"type": "Replace", "pattern": {"String": "e"}, "content": "a"});
+            file["pre_tokenizer"] =
+                json!({"type": "Split", "pattern": {"String": "o"}, "behavior": "Isolated", "invert": false});
+            if around {
+                file["post_processor"] = Value::Null;
+            }
+            let of_model = file["model"].as_object_mut().unwrap();
+            for (name, value) in of_model.iter_mut() {
+                match name.as_str() {
+                    "fuse_unk" | "byte_fallback" | "ignore_merges" => *value = json!(!value.as_bool().unwrap()),
+                    "max_input_chars_per_word" => *value = json!(2),
+                    "unk_id" => *value = json!(0),
+                    _ => {}
+                }
+            }
+        });
+        for (tokenizer, files) in [(with(model, class, |_, _| ()), "the fixture's"), (odd, "odd")] {
+            assert_eq!(ids(&tokenizer, TEXT), text, "{class}, {files}");
+            assert_eq!(tokenizer.encode(("a", "b"), true).unwrap().get_ids(), pair, "{class}, {files}");
+        }
+    }
+    let generic = with("bert-mean-tiny", "PreTrainedTokenizerFast", |file, _| file["post_processor"] = Value::Null);
+    assert_eq!(ids(&generic, "a"), [130]);
+}
+
+#[test]
+fn a_vocabulary_of_another_kind_stays_as_it_is() {
+    let plain = with("xlm-roberta-tiny", "PreTrainedTokenizerFast", |_, _| ());
+    for class in ["BertTokenizer", "GemmaTokenizer", "RobertaTokenizer"] {
+        assert_eq!(ids(&with("xlm-roberta-tiny", class, |_, _| ()), TEXT), ids(&plain, TEXT), "{class}");
+    }
+}
+
+#[test]
+fn named_special_tokens_are_put_around_a_text() {
+    let names = |_: &mut Value, config: &mut Value| {
+        (config["cls_token"], config["sep_token"]) = (json!("[MASK]"), json!({"content": "[PAD]", "special": true}));
+    };
+    let plain = with("bert-mean-tiny", "BertTokenizer", |_, _| ());
+    let id = |token: &str| plain.token_to_id(token).unwrap();
+    assert_eq!(ids(&with("bert-mean-tiny", "BertTokenizer", names), "a"), [id("[MASK]"), 130, id("[PAD]")]);
+    // Without a row the file's stay.
+    let missing = with("bert-mean-tiny", "BertTokenizer", |_, config| config["sep_token"] = json!("[NONE]"));
+    assert_eq!(ids(&missing, "a"), ids(&plain, "a"));
+}
+
+#[test]
+fn the_unknown_token_of_deberta_has_the_id_of_the_config_unless_its_score_is_zero() {
+    let unknown = |score: f64, id: Value| {
+        let tokenizer = with("deberta-v2-tiny", "DebertaV2Tokenizer", |file, config| {
+            let pieces = file["model"]["vocab"].as_array_mut().unwrap();
+            pieces.iter_mut().find(|piece| piece[0] == "[UNK]").unwrap()[1] = json!(score);
+            config["unk_id"] = id;
+        });
+        ids(&tokenizer, "\u{1f98a}")[2]
+    };
+    for id in [json!(null), json!(0), json!(1), json!(5), json!(9)] {
+        assert_eq!(unknown(0.0, id), 3);
+    }
+    assert_eq!(unknown(-1.0, json!(null)), 1);
+    for id in [0, 1, 3, 5, 9] {
+        assert_eq!(unknown(-1.0, json!(id)), id);
+    }
+}
+
+#[test]
+fn llamas_class_puts_a_space_before_the_text_or_all_of_its_parts() {
+    let found = |adds: Value, legacy: Value| {
+        let tokenizer = with("embeddinggemma-tiny", "LlamaTokenizer", |_, config| {
+            (config["add_prefix_space"], config["legacy"]) = (adds, legacy);
+        });
+        ids(&tokenizer, "a<eos>b")
+    };
+    let [null, yes, no] = [json!(null), json!(true), json!(false)];
+    for adds in [&null, &yes] {
+        for legacy in [&null, &no] {
+            assert_eq!(found(adds.clone(), legacy.clone()), [2, 373, 1, 308, 1]);
+        }
+        assert_eq!(found(adds.clone(), yes.clone()), [2, 373, 1, 381, 1]);
+    }
+    for legacy in [&null, &yes, &no] {
+        assert_eq!(found(no.clone(), legacy.clone()), [2, 307, 1, 308, 1]);
+    }
+}
+
+#[test]
+fn robertas_class_trims_the_space_of_a_word_from_its_place_in_the_text() {
+    let second_word = |trims: Value| {
+        let tokenizer = with("roberta-tiny", "RobertaTokenizer", |file, config| {
+            file["post_processor"]["trim_offsets"] = json!(trims == json!(false));
+            config["trim_offsets"] = trims;
+        });
+        let encoding = tokenizer.encode("a b", true).unwrap();
+        encoding.get_offsets().iter().filter(|(start, end)| end > start).last().unwrap().0
+    };
+    assert_eq!([second_word(json!(null)), second_word(json!(true)), second_word(json!(false))], [2, 2, 1]);
+}
