@@ -147,7 +147,7 @@ impl<V: Vector> Between for Vectors<V> {
     #[inline(always)]
     unsafe fn piece(&mut self) {
         let Copy { from, to, row, rows } = self.copy;
-        let end = (rows + 2).min(2 * ROWS);
+        let end = (rows + 8).min(2 * ROWS);
         for r in rows..end {
             for word in (0..LINE).step_by(V::LANES) {
                 // SAFETY: the caller's duty.

@@ -208,7 +208,7 @@ impl<'a> Tile<'a> {
     unsafe fn multiply_keys<P: Products>(&mut self, products: &mut P) {
         let words = P::row_words(self.queries.dim());
         let [block, before] = &mut self.blocks;
-        let pieces = P::pieces(block.count, words, block.keys);
+        let pieces = P::pieces(words, block.keys);
         let mut exponentials = Exponentials {
             progress: Progress::new(before.count, pieces),
             maxima: &self.maxima[before.first..],

@@ -29,8 +29,8 @@ const TILE_BYTES: usize = ROWS * ROW_BYTES;
 /// Steps of a pair of row tiles that stay in an L1 of 48 KB, with room for sums and output.
 const KEPT_STEPS: usize = (36 << 10) / (2 * TILE_BYTES);
 
-/// Rows of the panel before that are finished with a product of two tiles: their few loads and stores fit between the products.
-const ROWS_A_PRODUCT: usize = 2;
+/// Rows of the panel before that are finished in a step: its few loads and stores fit between the products.
+const ROWS_A_STEP: usize = 8;
 
 /// Words of the sums of a pair of row tiles.
 const SUMS: usize = 2 * ROWS * PANEL;
@@ -126,7 +126,7 @@ impl<P: Format, V: Vector> Between for FinishedRows<'_, '_, '_, P, V> {
     #[inline(always)]
     unsafe fn piece(&mut self) {
         // SAFETY: the caller's duty.
-        unsafe { self.pipeline.finish_rows::<V>(ROWS_A_PRODUCT) };
+        unsafe { self.pipeline.finish_rows::<V>(ROWS_A_STEP) };
     }
 }
 

@@ -94,8 +94,8 @@ impl Between for () {
 }
 
 /// Adds to the sums ([`zero_sums`]) the products of `ROWS_` row tiles and `COLUMNS_` column tiles over `steps` of 16 words: of bytes if
-/// `IS_INT8`, else of pairs of bf16. A tile's sums do not depend on the other tiles. Does a piece of
-/// `between` after each product of two tiles.
+/// `IS_INT8`, else of pairs of bf16. A tile's sums do not depend on the other tiles. Does a piece of `between`
+/// after each step.
 ///
 /// # Safety
 /// The CPU has the instructions of `between`. The rows may be read, and at `b` a line of [`LINE`] words for each word of each step.
@@ -115,23 +115,25 @@ pub(crate) unsafe fn multiply<T: Tiles, const ROWS_: usize, const COLUMNS_: usiz
             let columns = b.add(step * ROWS * LINE).cast::<u8>();
             load::<T, 4>(tiles, rows, a.row, step < kept.row_steps);
             load::<T, 6>(tiles, columns, LINE_BYTES, kept.columns);
-            add::<T, 0, 4, 6, IS_INT8>(tiles);
-            between.piece();
-            if COLUMNS_ == 2 {
-                load::<T, 7>(tiles, columns.add(ROW_BYTES), LINE_BYTES, kept.columns);
-                add::<T, 1, 4, 7, IS_INT8>(tiles);
-                between.piece();
-            }
             if ROWS_ == 2 {
                 load::<T, 5>(tiles, rows.add(a.tile), a.row, step < kept.row_steps);
-                add::<T, 2, 5, 6, IS_INT8>(tiles);
-                between.piece();
-                if COLUMNS_ == 2 {
-                    add::<T, 3, 5, 7, IS_INT8>(tiles);
-                    between.piece();
-                }
+            }
+            if COLUMNS_ == 2 {
+                load::<T, 7>(tiles, columns.add(ROW_BYTES), LINE_BYTES, kept.columns);
             }
         }
+        add::<T, 0, 4, 6, IS_INT8>(tiles);
+        if COLUMNS_ == 2 {
+            add::<T, 1, 4, 7, IS_INT8>(tiles);
+        }
+        if ROWS_ == 2 {
+            add::<T, 2, 5, 6, IS_INT8>(tiles);
+            if COLUMNS_ == 2 {
+                add::<T, 3, 5, 7, IS_INT8>(tiles);
+            }
+        }
+        // SAFETY: the caller's duty.
+        unsafe { between.piece() };
     }
 }
 

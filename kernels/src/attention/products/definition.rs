@@ -44,11 +44,11 @@ pub(crate) trait Products {
         }
     }
 
-    /// Pieces of other work that a product of `rows` rows of `len` words with `columns` columns does.
-    fn pieces(rows: usize, len: usize, columns: usize) -> usize;
+    /// Pieces of other work that a product of rows of `len` words with `columns` columns does.
+    fn pieces(len: usize, columns: usize) -> usize;
 
     /// Multiplies rows with the first `vectors` vectors of a panel's columns. Values of `sums` after them in their line become
-    /// arbitrary, as do rows after the last up to a multiple of 16. May do pieces of `between` after each product of two tiles.
+    /// arbitrary, as do rows after the last up to a multiple of 16. May do pieces of `between` after each step.
     ///
     /// # Safety
     /// The CPU has the instructions; `panel` has a line for each word of a row. Rows up to a multiple of 16 may be read, and their lines of

@@ -69,8 +69,8 @@ impl<T: Tiles, V: Vector> Products for OnTiles<T, V> {
     const STEP: usize = COLUMNS;
 
     #[inline(always)]
-    fn pieces(rows: usize, len: usize, columns: usize) -> usize {
-        rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS) * (len / COLUMNS)
+    fn pieces(len: usize, columns: usize) -> usize {
+        columns.div_ceil(LINE) * (len / COLUMNS)
     }
 
     #[inline(always)]

@@ -25,7 +25,7 @@ impl<D: FloatDot> Products for OnVectors<D> {
     const STEP: usize = 1;
 
     #[inline(always)]
-    fn pieces(_rows: usize, _len: usize, _columns: usize) -> usize {
+    fn pieces(_len: usize, _columns: usize) -> usize {
         0
     }
 
