@@ -10,7 +10,7 @@ SECONDS ?= 600
 SEED ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-python test-clients wheel dist install-check fuzz bench compare overload soak schemathesis first-request adversary lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
+.PHONY: help demo serve test test-python test-clients wheel dist install-check fuzz bench compare overload soak schemathesis first-request adversary parity lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -26,6 +26,7 @@ help:
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
 	@echo 'make first-request ten starts: the first request against the following ones; 3 minutes'
 	@echo 'make adversary     attacks of every shape on every route, floods, products, model folders, hubs: SECONDS=600 SEED=1'
+	@echo 'make parity        random checkpoints of all families against transformers and sentence-transformers: SECONDS=600 SEED=1 (REPLAY=FOLDER)'
 	@echo 'make check   formatting, clippy and all tests: what must pass before a change is proposed'
 	@echo 'make cuda-check    kernels in emulation and compiled for all GPUs, the workspace with the feature cuda; needs no GPU'
 	@echo 'make cuda-simulated   the tests and servers of the CUDA code on a simulated device; a part of cuda-check'
@@ -80,6 +81,9 @@ overload soak schemathesis first-request:
 
 adversary:
 	scripts/reliability.sh $@ --seconds $(SECONDS) --seed $(SEED)
+
+parity:
+	scripts/parity.sh $(if $(REPLAY),--replay $(REPLAY),--seconds $(SECONDS) --seed $(SEED))
 
 lint:
 	cargo fmt --all --check
