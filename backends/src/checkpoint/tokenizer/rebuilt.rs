@@ -96,7 +96,7 @@ fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenize
     let split = |pattern: SplitPattern, behavior| {
         Split::new(pattern, behavior, false).map(PreTokenizerWrapper::from).map_err(tokenizer_json::invalid)
     };
-    let steps = match class {
+    let mut steps = match class {
         Class::Bert | Class::Mpnet => vec![BertPreTokenizer.into()],
         Class::Roberta => vec![ByteLevel::new(adds_space(false)?, true, true).into()],
         Class::XlmRoberta | Class::Camembert => {
@@ -123,6 +123,5 @@ fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenize
         }
         Class::Generic => return Ok(None),
     };
-    let mut steps = steps;
     Ok(if steps.len() == 1 { steps.pop() } else { Some(Sequence::new(steps).into()) })
 }
