@@ -61,7 +61,7 @@ pub(super) fn warning(config: &TransformerConfig, head: &HeadSource, weights: &W
     let mut unread = weights.unread(&read);
     let is_gguf = matches!(weights, Weights::Gguf(_));
     unread.retain(|name| match is_gguf {
-        true => !GGUF_HEADS.contains(&first(name)) && !(*name == "rope_freqs.weight" && is_rotary(config)),
+        true => !(GGUF_HEADS.contains(&first(name)) || *name == "rope_freqs.weight" && is_rotary(config)),
         false => !is_buffer(name) && !is_other_head(name, &of_head) && !is_left_out(name, config),
     });
     unread.sort_unstable();

@@ -189,7 +189,7 @@ fn robertas_class_trims_the_space_of_a_word_from_its_place_in_the_text() {
             config["trim_offsets"] = trims;
         });
         let encoding = tokenizer.encode("a b", true).unwrap();
-        encoding.get_offsets().iter().filter(|(start, end)| end > start).last().unwrap().0
+        encoding.get_offsets().iter().rfind(|(start, end)| end > start).unwrap().0
     };
     assert_eq!([second_word(json!(null)), second_word(json!(true)), second_word(json!(false))], [2, 2, 1]);
 }
