@@ -96,7 +96,7 @@ def test_sigterm_under_overload():
 def begin_long_work(server):
     """A connection with a long request in progress."""
     client = Raw(server.port)
-    client.send(long_request(0, inputs=64, words=400))
+    client.send(long_request(0, inputs=160, words=400))
     eventually(lambda: server.metric("te_request_count") >= 1, "the request has arrived")
     return client
 
@@ -107,7 +107,7 @@ def test_a_second_sigterm_ends_at_once():
         with begin_long_work(server) as client:
             server.terminate()
             eventually(lambda: "stopping" in server.log(), "the first signal is seen")
-            time.sleep(0.5)  # Signals within a quarter of a second count as one.
+            time.sleep(0.3)  # Signals within a quarter of a second count as one.
             server.terminate()
             assert server.wait() != 0
             assert "second signal" in server.log() and "panicked" not in server.log()
