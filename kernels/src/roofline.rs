@@ -1,4 +1,4 @@
-//! What limits a product on tiles: loops of its instructions over operands in L1, L2 and L3, with and without stores.
+//! Limits of products on tiles: loops of their instructions over operands in L1, L2 and L3, with and without stores.
 
 use crate::isa::Isa;
 use crate::runtime::scratch::Scratch;
@@ -30,7 +30,7 @@ pub struct TileLoop {
     pub stores: Stores,
 }
 
-/// Where a loop's sums go.
+/// Destination of a loop's sums.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stores {

@@ -10,7 +10,7 @@ use crate::source::ModelFiles;
 use tokenizers::Tokenizer;
 use tokenizers::processors::roberta::RobertaProcessing;
 
-/// Replaces the tokens around a text by those of the class. They stay as they are if the tokenizer lacks one.
+/// Replaces the tokens around a text by the tokens of the class. Nothing changes if the tokenizer lacks one of them.
 ///
 /// # Errors
 /// A field is malformed.

@@ -24,7 +24,7 @@ use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 /// The character that SentencePiece puts in the place of a space.
 const SPACE: char = '\u{2581}';
 
-/// Replaces the normalizer, the pre-tokenizer and the settings of the model by those of the class.
+/// Replaces the normalizer, the pre-tokenizer and the settings of the model by the ones of the class.
 ///
 /// # Errors
 /// A field is malformed, or the added tokens exceed a limit with this normalizer.
