@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo_flags=(${CARGO_FLAGS---locked} --config profile.dev.opt-level=0 --config profile.dev.package.candle-core.opt-level=0
-    --config profile.dev.package.prefold-kernels.opt-level=0)
+    --config profile.dev.package.prefold-kernels.opt-level=1)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/cuda-mutants
 copy=$work/sources
