@@ -7,6 +7,8 @@ use prefold_kernels::Activation;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
+    /// The padding token of a causal model, which transformers takes for padding at the end of a text too: the last other token is pooled.
+    pub(crate) padding: Option<u32>,
     /// `layers` are applied to the state of each token, and the logits are pooled instead of the states.
     pub(crate) late: bool,
     /// All layers have a bias.
@@ -68,6 +70,7 @@ pub(crate) enum HeadActivation {
 /// The head of Llama and the families derived from it.
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
+    padding: None,
     late: false,
     biased: false,
     activation: None,
@@ -80,7 +83,15 @@ const OF_TOKENS: &[HeadName] = &[HeadName::biased("classifier", HeadActivation::
 
 /// A head on the state of the first token.
 const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
-    ClassifierHead { pooling: Pooling::Cls, late: false, biased: false, activation: None, layers, of_tokens: OF_TOKENS }
+    ClassifierHead {
+        pooling: Pooling::Cls,
+        padding: None,
+        late: false,
+        biased: false,
+        activation: None,
+        layers,
+        of_tokens: OF_TOKENS,
+    }
 }
 
 /// BERT's.

@@ -151,6 +151,7 @@ impl TransformerBackend {
                 token_types: config.embeddings.token_types,
                 adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
                 unpooled: *unpooled,
+                padding: head.padding(),
                 qkv: qkv_layout(&config.attention),
                 has_distances: matches!(config.positions, PositionsConfig::Disentangled(_)),
                 target: target.clone(),
@@ -184,7 +185,11 @@ impl TransformerBackend {
         let limits = TokenLimits { max_input_length: capabilities.max_input_length, ..*self.info.limits() };
         Ok(Self {
             transformer: self.transformer.replica(&self.target)?,
-            layouts: LayoutBuilder { pooling: head.pooling().to_vec(), ..self.layouts.replica(&self.target)? },
+            layouts: LayoutBuilder {
+                pooling: head.pooling().to_vec(),
+                padding: head.padding(),
+                ..self.layouts.replica(&self.target)?
+            },
             head: Arc::new(head),
             target: self.target.clone(),
             footprint: self.footprint,

@@ -27,6 +27,8 @@ pub(super) struct Head {
     of_tokens: bool,
     /// The layers are applied to the states of all tokens, and their outputs are pooled.
     late: bool,
+    /// [`ClassifierHead::padding`](crate::config::ClassifierHead) of a sequence classifier.
+    padding: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -71,8 +73,8 @@ impl Head {
             }
             HeadSource::Classifier { num_labels } => {
                 let layers = classifier_layers(config, weights, config.classifier.layers, *num_labels)?;
-                let late = config.classifier.late;
-                Ok(Self { late, ..Self::plain(vec![config.classifier.pooling], layers) })
+                let (late, padding) = (config.classifier.late, config.classifier.padding);
+                Ok(Self { late, padding, ..Self::plain(vec![config.classifier.pooling], layers) })
             }
             HeadSource::TokenClassifier { num_labels } => {
                 let layers = classifier_layers(config, weights, config.classifier.of_tokens, *num_labels)?;
@@ -84,11 +86,15 @@ impl Head {
 
     /// A head without routes that is applied to pooled states.
     fn plain(pooling: Vec<Pooling>, layers: Vec<HeadLayer>) -> Self {
-        Self { pooling, layers, routes: vec![], route_of: vec![], of_tokens: false, late: false }
+        Self { pooling, layers, routes: vec![], route_of: vec![], of_tokens: false, late: false, padding: None }
     }
 
     pub(super) fn pooling(&self) -> &[Pooling] {
         &self.pooling
+    }
+
+    pub(super) fn padding(&self) -> Option<u32> {
+        self.padding
     }
 
     /// Answers every sequence of `batch` from its pooled state, or from the final states of its tokens.

@@ -83,6 +83,8 @@ pub(super) struct LayoutBuilder {
     pub(super) adapted_words: Option<usize>,
     /// A token whose states are not pooled.
     pub(super) unpooled: Option<u32>,
+    /// A token that does not count at the end of a sequence when its last state is pooled.
+    pub(super) padding: Option<u32>,
     pub(super) qkv: QkvLayout,
     /// The model has relative position embeddings.
     pub(super) has_distances: bool,
@@ -119,7 +121,7 @@ impl LayoutBuilder {
             MaskConfig::Causal => None,
             MaskConfig::Full => Some(path_lens(batch.ragged.cu_seqlens(), spans)),
         };
-        let rows = RowMap::new(&batch.ragged, plan);
+        let rows = RowMap::new(&batch.ragged, plan, self.padding);
         let output_spans = rows.output_spans(batch, &self.pooling, queries.input_ids.len());
         let output_rows = output_spans.as_ref().map(|spans| spans.iter().map(|span| span.row).collect::<Vec<u32>>());
 
@@ -294,21 +296,31 @@ struct RowMap {
     /// Ragged row to computed row; `None` if they are the same.
     row_of: Option<Vec<u32>>,
     cu_seqlens: Vec<u32>,
+    /// Tokens of each sequence up to the last one that counts; at least one.
+    lens: Vec<u32>,
 }
 
 impl RowMap {
-    fn new(ragged: &RaggedBatch, plan: Option<&RadixPlan>) -> Self {
+    fn new(ragged: &RaggedBatch, plan: Option<&RadixPlan>, padding: Option<u32>) -> Self {
         let row_of = plan.map(|plan| plan.scatter().to_vec());
-        Self { row_of, cu_seqlens: ragged.cu_seqlens().to_vec() }
+        let cu_seqlens = ragged.cu_seqlens().to_vec();
+        let len = |ends: &[u32]| {
+            let ids = &ragged.input_ids()[ends[0] as usize..ends[1] as usize];
+            let counts = |id: &u32| Some(*id) != padding;
+            // Of nothing but padding the first state is pooled.
+            ids.iter().rposition(counts).map_or(1, |last| last as u32 + 1)
+        };
+        let lens = cu_seqlens.windows(2).map(len).collect();
+        Self { row_of, cu_seqlens, lens }
     }
 
     fn row(&self, ragged_row: u32) -> u32 {
         self.row_of.as_ref().map_or(ragged_row, |row_of| row_of[ragged_row as usize])
     }
 
-    /// First ragged row and length of each sequence.
+    /// First ragged row of each sequence, and its tokens up to the last one that counts.
     fn sequences(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.cu_seqlens.windows(2).map(|ends| (ends[0], ends[1] - ends[0]))
+        self.cu_seqlens.iter().copied().zip(self.lens.iter().copied())
     }
 
     /// The pooled rows of the sequences, in the order of rows; `None` if all rows are needed.

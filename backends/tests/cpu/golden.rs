@@ -127,16 +127,26 @@ fn the_classifiers_logits() {
 }
 
 #[test]
-fn the_pad_token_at_the_end_is_a_token_like_any_other() {
+fn padding_at_the_end_of_a_text_is_not_read_by_a_classifier() {
     let expected = expected(&fixture("qwen3-seqcls-tiny"));
     let cases = cases(&expected, "pad_id_cases");
     assert!(!cases.is_empty());
     let mut model = load(&options(fixture("qwen3-seqcls-tiny")));
     for case in cases {
-        let found = run(&mut model.backend, &[ids(case)], Compaction::Off);
-        for (found, expected) in found[0].iter().zip(case["at_last_token"]["logits"].as_array().unwrap()) {
-            check_logit("at the last token", *found, expected);
-        }
+        // Further padding and texts that go on elsewhere change nothing.
+        let (given, mut padded, mut other) = (ids(case), ids(case), ids(case));
+        let pad = *given.last().unwrap();
+        padded.push(pad);
+        other.push(pad + 1);
+        let logits = case["at_last_non_pad"]["logits"].as_array().unwrap();
+        run_every_way(&mut model.backend, &[given, other, padded], |way, i, found| {
+            for (found, expected) in found.iter().zip(logits).filter(|_| i != 1) {
+                check_logit(way, *found, expected);
+            }
+        });
+        // Of nothing but padding the first state is read.
+        let found = run(&mut model.backend, &[vec![pad], vec![pad, pad]], Compaction::Off);
+        assert_eq!(found[0], found[1]);
     }
 }
 

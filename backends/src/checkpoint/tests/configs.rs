@@ -120,7 +120,9 @@ fn every_reference_checkpoint_is_read_as_it_is_meant() {
         ("llama-seqcls-tiny", llama(), classifies(&["LABEL_0"])),
         ("qwen3-seqcls-tiny", qwen3(), classifies(&["negative", "neutral", "positive"])),
     ];
-    for (name, config, (mut capabilities, mut head)) in cases {
+    for (name, mut config, (mut capabilities, mut head)) in cases {
+        let padding = &read_json(&fixture(name).join("config.json"))["pad_token_id"];
+        config.classifier.padding = padding.as_u64().map(|id| id as u32);
         let expected = read_json(&fixture(name).join("expected.json"));
         if let HeadSource::TokenRows(tokens) = &mut head {
             let token = |text: &str| {

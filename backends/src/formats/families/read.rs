@@ -10,6 +10,7 @@ use crate::config::{
     TransformerConfig, poolings,
 };
 use crate::error::LoadError;
+use prefold_core::Pooling;
 use prefold_kernels::Activation;
 
 /// Reads the description of a transformer.
@@ -191,8 +192,13 @@ fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Re
             (pooling, late) = (named, fields.or(field, String::new())? == poolings::LATE);
         }
     }
+    let padding = match (pooling, mask) {
+        (Pooling::LastToken, MaskConfig::Causal) => fields.optional::<i64>("pad_token_id")?,
+        _ => None,
+    };
+    let padding = padding.and_then(|id| u32::try_from(id).ok());
     let activation =
         family.classifier_activation.map(|field| activation(fields, field, Activation::Gelu)).transpose()?;
     let biased = family.classifier_bias.map(|field| fields.or(field, false)).transpose()?.unwrap_or(head.biased);
-    Ok(ClassifierHead { pooling, late, biased, activation, ..head })
+    Ok(ClassifierHead { pooling, padding, late, biased, activation, ..head })
 }
