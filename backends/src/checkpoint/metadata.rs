@@ -59,24 +59,26 @@ impl Metadata {
         };
         let mut texts = TextSettings::read(files)?;
         let checked_tokenizer = || {
-            let (mut tokenizer, warning) = tokenizer::read(files, gguf, (&config, json.as_ref()), sums)?;
-            tokenizer_json::set_direction(&mut tokenizer, files)?;
-            texts.apply(&mut tokenizer, sums)?;
-            tokenizer_json::check_ids(&tokenizer, config.vocab_size)?;
-            Ok((tokenizer, warning))
+            let mut read = tokenizer::read(files, gguf, (&config, json.as_ref()), sums)?;
+            tokenizer_json::set_direction(&mut read.tokenizer, files)?;
+            texts.apply(&mut read.tokenizer, sums)?;
+            tokenizer_json::check_ids(&read.tokenizer, config.vocab_size)?;
+            Ok(read)
         };
-        let tokenizer = if gguf.is_none() && files.is_bare("")? {
+        let read = if gguf.is_none() && files.is_bare("")? {
             None
         } else {
-            let (tokenizer, warning) = catch_panic(tokenizer_json::FILE, checked_tokenizer)?;
-            texts.warnings.extend(warning);
-            Some(tokenizer)
+            Some(catch_panic(tokenizer_json::FILE, checked_tokenizer)?)
         };
-        let token_types = if tokenizer_json::gives_token_types(files)? {
+        let token_types = if read.as_ref().is_none_or(|read| read.token_types) {
             config.embeddings.token_types
         } else {
             config.embeddings.token_types.min(1)
         };
+        let tokenizer = read.map(|read| {
+            texts.warnings.extend(read.warnings);
+            read.tokenizer
+        });
         let max_input_length = max_input_length(files, &config, &texts)?;
         texts.check_lengths(max_input_length);
         config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
@@ -126,7 +128,7 @@ fn tokenizer_length(files: &ModelFiles) -> Result<Option<usize>, LoadError> {
     let Some(tokenizer_config) = files.json(TOKENIZER_CONFIG)? else { return Ok(None) };
     let fields = Fields::new(TOKENIZER_CONFIG, &tokenizer_config)?;
     // The second is the older name.
-    let name = if fields.get("model_max_length").is_some() { "model_max_length" } else { "max_len" };
+    let name = if fields.mentions("model_max_length") { "model_max_length" } else { "max_len" };
     match fields.optional::<f64>(name)? {
         Some(length) if length < 1.0 => Err(fields.problem(name, &format!("must be above 0, it is {length}"))),
         length => Ok(length.filter(|&length| length < NO_LIMIT).map(|length| length as usize)),

@@ -62,6 +62,10 @@ pub(super) const GROUPS: &[Group] = &[
         mark: Named,
         read_in: TRANSFORMER,
         fields: &[
+            (
+                "transformer_task",
+                "\"feature-extraction\" or \"sequence-classification\" or \"text-generation\" or \"any-to-any\"",
+            ),
             ("model_args", "{\"trust_remote_code\": true}"),
             ("model_kwargs", "{\"trust_remote_code\": true}"),
             ("tokenizer_name_or_path", ""),
@@ -71,7 +75,7 @@ pub(super) const GROUPS: &[Group] = &[
         file: Transformer,
         mark: Inert,
         read_in: TRANSFORMER,
-        fields: &[("transformer_task", ""), ("unpad_inputs", ""), ("backend", ""), ("cache_dir", "")],
+        fields: &[("unpad_inputs", ""), ("backend", ""), ("cache_dir", "")],
     },
     Group {
         file: Pooling,

@@ -99,16 +99,16 @@ fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Cl
         _ => {}
     }
     let named = pair_activation(files, &fields)?;
-    let known = named.as_deref().map(|name| match name.rsplit('.').next().unwrap_or_default() {
+    let known = named.as_ref().map(|(_, name)| match name.rsplit('.').next().unwrap_or_default() {
         "Identity" => Some(LogitActivation::Identity),
         "Sigmoid" => Some(LogitActivation::Sigmoid),
         _ => None,
     });
     classify.pair_activation = known.flatten().unwrap_or(classify.pair_activation);
     let warning = match (named, known) {
-        (Some(name), Some(None)) => {
+        (Some((field, name)), Some(None)) => {
             let name = crate::json::shown(&name.into());
-            Some(format!("the files name the activation {name}; /v1/score applies the sigmoid"))
+            Some(format!("`{field}`: {name} is not supported; /v1/score applies the sigmoid"))
         }
         _ => None,
     };
@@ -140,17 +140,19 @@ fn check_labels(file: &str, labels: &[String]) -> Result<(), LoadError> {
 }
 
 /// Activation of a cross-encoder's logit, in the spellings of all versions of sentence-transformers.
-fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<String>, LoadError> {
+fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<(&'static str, String)>, LoadError> {
     const FILE: &str = "config_sentence_transformers.json";
+    const NEWER: &str = "activation_fn";
+    const OLDER: &str = "sbert_ce_default_activation_function";
     if let Some(own) = files.json(FILE)?
-        && let Some(name) = Fields::new(FILE, &own)?.optional("activation_fn")?
+        && let Some(name) = Fields::new(FILE, &own)?.optional(NEWER)?
     {
-        return Ok(Some(name));
+        return Ok(Some((NEWER, name)));
     }
-    match config.object("sentence_transformers")? {
-        Some(fields) => fields.optional("activation_fn"),
-        None => config.optional("sbert_ce_default_activation_function"),
-    }
+    Ok(match config.object("sentence_transformers")? {
+        Some(fields) => fields.optional(NEWER)?.map(|name| (NEWER, name)),
+        None => config.optional(OLDER)?.map(|name| (OLDER, name)),
+    })
 }
 
 /// Labels of a classifier by index.

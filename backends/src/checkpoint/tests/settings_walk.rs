@@ -140,6 +140,8 @@ fn merged(json: &Value, context: &Value) -> Value {
     for (name, value) in context.as_object().unwrap() {
         json[name] = value.clone();
     }
+    // A field that is null may hide its older spelling.
+    json.as_object_mut().unwrap().retain(|name, _| context.get(name).is_none_or(|value| !value.is_null()));
     json
 }
 

@@ -24,11 +24,15 @@ fn with(file: &'static str, pointer: &'static str, value: Value) -> LoadedModel 
 
 #[test]
 fn a_tokenizer_without_token_types_gives_none() {
-    let named =
-        |names: Value| with("tokenizer_config.json", "/model_input_names", names).backend.info().limits().token_types;
+    let types = |pointer, value| with("tokenizer_config.json", pointer, value).backend.info().limits().token_types;
+    let named = |names: Value| types("/model_input_names", names);
     assert_eq!(loaded(&fixture("bert-reranker-tiny")).backend.info().limits().token_types, 2);
     assert_eq!(named(json!(["input_ids", "token_type_ids", "attention_mask"])), 2);
     assert_eq!(named(json!(["input_ids", "attention_mask"])), 1);
+    // Without the names the class decides, as in transformers 5.
+    let of_class = |name: &str| types("/tokenizer_class", json!(name));
+    assert_eq!(of_class("ElectraTokenizerFast"), 2);
+    assert_eq!(of_class("PreTrainedTokenizerFast"), 1);
 }
 
 #[test]

@@ -175,3 +175,30 @@ fn the_flags_of_special_tokens_are_those_of_the_class() {
     assert!(strips("bert-mean-tiny", "[MASK]") && strips("roberta-tiny", "<mask>"));
     assert!(!strips("qwen3-tiny", "<|endoftext|>"), "Qwen2's class adds plain tokens");
 }
+
+#[test]
+fn a_class_without_suffixes_of_words_has_none() {
+    let suffix = |dir: &Path| {
+        edit(&dir.join("tokenizer.json"), |file| file["model"]["end_of_word_suffix"] = json!("</w>"));
+    };
+    let plain = ids(&with("roberta-tiny", json!({}), |_| ()).0, "the water");
+    assert_eq!(ids(&with("roberta-tiny", json!({}), suffix).0, "the water"), plain);
+    let generic = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
+    assert_ne!(ids(&with("roberta-tiny", generic, suffix).0, "the water"), plain);
+}
+
+#[test]
+fn a_class_for_another_kind_of_vocabulary_is_named_and_ignored() {
+    let plain = ids(&with("bert-mean-tiny", json!({"tokenizer_class": "TokenizersBackend"}), |_| ()).0, "the water");
+    for class in ["XLMRobertaTokenizer", "Qwen2TokenizerFast", "LlamaTokenizer"] {
+        let (tokenizer, warnings) = with("bert-mean-tiny", json!({"tokenizer_class": class}), |_| ());
+        assert_eq!(ids(&tokenizer, "the water"), plain);
+        assert!(warnings[0].contains("`tokenizer_class`") && warnings[0].contains(class), "{warnings:?}");
+    }
+    let unnamed = |dir: &Path| {
+        std::fs::remove_file(dir.join("tokenizer_config.json")).unwrap();
+        edit(&dir.join("config.json"), |config| config["model_type"] = json!("bert"));
+    };
+    let (_, warnings) = with("bert-mean-tiny", json!({}), unnamed);
+    assert!(warnings.is_empty(), "{warnings:?}");
+}

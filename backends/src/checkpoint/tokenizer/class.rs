@@ -1,8 +1,9 @@
 //! Class of a tokenizer, as AutoTokenizer of transformers 5 chooses it: some settings of `tokenizer_config.json` apply only to some classes.
 
-use super::tokenizer_json::has_byte_level;
+use super::tokenizer_json::{self, CONFIG, has_byte_level};
 use crate::error::LoadError;
 use crate::json::Fields;
+use prefold_core::shown;
 use tokenizers::{ModelWrapper, Tokenizer};
 
 /// Tokenizer classes. All but `Generic` build the tokenizer from the vocabulary and `tokenizer_config.json`, whatever else `tokenizer.json` has.
@@ -65,13 +66,15 @@ const FIXED: [(&str, Class); 4] = [
     ("xlm-roberta-xl", Class::Generic),
 ];
 
+/// Name of a class.
+const FIELD: &str = "tokenizer_class";
+
 impl Class {
     /// The class named in `tokenizer_config.json`, otherwise in `config.json`, otherwise the class of the model type.
     ///
     /// # Errors
     /// A field is malformed.
     pub(super) fn read(config: &Fields<'_>, model: &Fields<'_>, tokenizer: &Tokenizer) -> Result<Self, LoadError> {
-        const FIELD: &str = "tokenizer_class";
         let model_type: String = model.or("model_type", String::new())?;
         let named = config.optional::<String>(FIELD)?;
         let named = if named.is_none() { model.optional(FIELD)? } else { named };
@@ -96,6 +99,26 @@ impl Class {
             ModelWrapper::Unigram(_) => matches!(self, Self::XlmRoberta | Self::Camembert | Self::DebertaV2),
             ModelWrapper::WordLevel(_) => false,
         }
+    }
+
+    /// A warning about a class for another kind of vocabulary, which transformers would read as what it is not.
+    ///
+    /// # Errors
+    /// A field is malformed.
+    pub(super) fn ignored(self, config: &Fields<'_>, model: &Fields<'_>) -> Result<Option<String>, LoadError> {
+        if self == Self::Generic {
+            return Ok(None);
+        }
+        let named = config.optional::<String>(FIELD)?;
+        let named = if named.is_none() { model.optional(FIELD)? } else { named };
+        let name = named.map_or_else(|| "of the model type".to_owned(), |name| shown(&name));
+        let problem = format!("is ignored: the vocabulary of {} is of another kind", tokenizer_json::FILE);
+        Ok(Some(format!("{CONFIG}: `{FIELD}` {name} {problem}")))
+    }
+
+    /// `true` if a model is given token types where `model_input_names` does not say so. In transformers 4 generic classes gave them too.
+    pub(super) fn gives_token_types(self) -> bool {
+        matches!(self, Self::Bert | Self::DebertaV2)
     }
 
     /// Default names of the special tokens: `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`; empty for none.

@@ -22,26 +22,39 @@ use prefold_core::TokenizerSums;
 use serde_json::{Map, Value};
 use tokenizers::Tokenizer;
 
-/// The tokenizer of `tokenizer.json`, the GGUF file or `vocab.txt`, whichever exists first, with a warning about tokens that are left out.
+/// A checkpoint's tokenizer.
+pub(crate) struct ReadTokenizer {
+    pub(crate) tokenizer: Tokenizer,
+    /// The model is given the types of tokens.
+    pub(crate) token_types: bool,
+    /// Warnings about what is left out.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The tokenizer of `tokenizer.json`, the GGUF file or `vocab.txt`, whichever exists first.
 pub(crate) fn read(
     files: &ModelFiles,
     gguf: Option<&GgufFile>,
     (config, json): (&TransformerConfig, Option<&Value>),
     sums: &mut TokenizerSums,
-) -> Result<(Tokenizer, Option<String>), LoadError> {
-    let mut tokenizer = match (tokenizer_json::read(files, sums)?, gguf) {
+) -> Result<ReadTokenizer, LoadError> {
+    let tokenizer = match (tokenizer_json::read(files, sums)?, gguf) {
         (Some(tokenizer), _) => tokenizer,
-        (None, Some(gguf)) => return Ok((gguf::tokenizer::tokenizer(gguf, sums)?, None)),
+        (None, Some(gguf)) => gguf::tokenizer::tokenizer(gguf, sums)?,
         (None, None) => match vocab_txt::read(files, &config.model_type, sums)? {
             Some(tokenizer) => tokenizer,
             None => return Err(files.missing(tokenizer_json::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
         },
     };
-    let warning = match json {
-        Some(json) => apply_config(&mut tokenizer, files, (json, config.vocab_size), sums)?,
-        None => None,
-    };
-    Ok((tokenizer, warning))
+    let of_texts = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
+    let of_texts = Fields::new(tokenizer_json::CONFIG, &of_texts)?;
+    match json {
+        Some(json) => apply_config(tokenizer, files, (&of_texts, json, config.vocab_size), sums),
+        None => {
+            let token_types = tokenizer_json::gives_token_types(&of_texts, true)?;
+            Ok(ReadTokenizer { tokenizer, token_types, warnings: vec![] })
+        }
+    }
 }
 
 /// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`.
@@ -49,19 +62,22 @@ pub(crate) fn read(
 /// # Errors
 /// A file is malformed, or the added tokens exceed a limit.
 fn apply_config(
-    tokenizer: &mut Tokenizer,
+    mut tokenizer: Tokenizer,
     files: &ModelFiles,
-    (model, vocab_size): (&Value, usize),
+    (config, model, vocab_size): (&Fields<'_>, &Value, usize),
     sums: &mut TokenizerSums,
-) -> Result<Option<String>, LoadError> {
-    let config = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
-    let config = Fields::new(tokenizer_json::CONFIG, &config)?;
-    let class = Class::read(&config, &Fields::new("config.json", model)?, tokenizer)?;
-    if !class.fits(tokenizer.get_model()) {
-        return added_tokens::apply(tokenizer, files, (class, vocab_size), sums);
+) -> Result<ReadTokenizer, LoadError> {
+    let model = Fields::new("config.json", model)?;
+    let class = Class::read(config, &model, &tokenizer)?;
+    let fits = class.fits(tokenizer.get_model());
+    if fits {
+        rebuilt::apply(&mut tokenizer, files, (config, class), sums)?;
     }
-    rebuilt::apply(tokenizer, files, (&config, class), sums)?;
-    let warning = added_tokens::apply(tokenizer, files, (class, vocab_size), sums)?;
-    around::apply(tokenizer, files, &config, class)?;
-    Ok(warning)
+    let left_out = added_tokens::apply(&mut tokenizer, files, (class, vocab_size), sums)?;
+    if fits {
+        around::apply(&mut tokenizer, files, config, class)?;
+    }
+    let ignored = if fits { None } else { class.ignored(config, &model)? };
+    let token_types = tokenizer_json::gives_token_types(config, class.gives_token_types())?;
+    Ok(ReadTokenizer { tokenizer, token_types, warnings: ignored.into_iter().chain(left_out).collect() })
 }

@@ -121,14 +121,14 @@ pub(super) fn set_normalizer(
     tokenizer.with_normalizer(normalizer).map(drop).map_err(invalid)
 }
 
-/// `false` if `model_input_names` of `tokenizer_config.json` lacks `token_type_ids`; all tokens then have type 0.
+/// `false` if `model_input_names` of `tokenizer_config.json` lacks `token_type_ids`; all tokens then have type 0. Without that field
+/// the class decides.
 ///
 /// # Errors
-/// The file is malformed.
-pub(crate) fn gives_token_types(files: &ModelFiles) -> Result<bool, LoadError> {
-    let Some(config) = files.json(CONFIG)? else { return Ok(true) };
-    let names: Option<Vec<String>> = Fields::new(CONFIG, &config)?.optional("model_input_names")?;
-    Ok(names.is_none_or(|names| names.iter().any(|name| name == "token_type_ids")))
+/// The field is malformed.
+pub(super) fn gives_token_types(config: &Fields<'_>, of_class: bool) -> Result<bool, LoadError> {
+    let names: Option<Vec<String>> = config.optional("model_input_names")?;
+    Ok(names.map_or(of_class, |names| names.iter().any(|name| name == "token_type_ids")))
 }
 
 /// Removes dropout, which is for training: it gives equal texts different tokens.

@@ -55,10 +55,11 @@ fn merges(model: &BPE, unknown: String, class: Class) -> Option<BPE> {
     let from_bytes = matches!(class, Class::Gemma | Class::Llama);
     let unknown = Some(unknown).filter(|_| class == Class::Gemma);
     let found = (&model.unk_token, model.fuse_unk, model.byte_fallback, model.ignore_merges);
-    (found != (&unknown, from_bytes, from_bytes, false)).then(|| {
+    let has_suffix = model.end_of_word_suffix.as_deref().is_some_and(|suffix| !suffix.is_empty());
+    (has_suffix || found != (&unknown, from_bytes, from_bytes, false)).then(|| {
         let mut model = model.clone();
         (model.unk_token, model.fuse_unk, model.byte_fallback) = (unknown, from_bytes, from_bytes);
-        model.ignore_merges = false;
+        (model.ignore_merges, model.end_of_word_suffix) = (false, None);
         model
     })
 }
