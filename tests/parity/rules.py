@@ -51,7 +51,8 @@ RULES = [
     Rule("a special token that is null", "BERT's class then puts ids 2 and 3 around texts, whatever they are",
          lambda draft, values, where: any(name in ("cls_token", "sep_token") and not value for (_, name), value in values.items())),
     Rule("use_bidirectional_attention of a decoder", "a server leaves the mask out in every decoder whose file says so, as the code of published "
-         "checkpoints does; transformers' own classes other than Gemma's ignore the field", is_set(("config.json", "use_bidirectional_attention"))),
+         "checkpoints does, and warns; transformers' own classes other than Gemma's ignore the field",
+         is_set(("config.json", "use_bidirectional_attention"))),
 ]
 
 

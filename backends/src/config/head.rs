@@ -9,6 +9,8 @@ pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
     /// The padding token of a causal model, which transformers takes for padding at the end of a text too: the last other token is pooled.
     pub(crate) padding: Option<u32>,
+    /// A field of the config that can only be `hidden_size`.
+    pub(crate) width: Option<&'static str>,
     /// `layers` are applied to the state of each token, and the logits are pooled instead of the states.
     pub(crate) late: bool,
     /// All layers have a bias.
@@ -71,6 +73,7 @@ pub(crate) enum HeadActivation {
 pub(crate) const DECODER_HEAD: ClassifierHead = ClassifierHead {
     pooling: Pooling::LastToken,
     padding: None,
+    width: None,
     late: false,
     biased: false,
     activation: None,
@@ -86,6 +89,7 @@ const fn on_first_token(layers: &'static [HeadName]) -> ClassifierHead {
     ClassifierHead {
         pooling: Pooling::Cls,
         padding: None,
+        width: None,
         late: false,
         biased: false,
         activation: None,
@@ -107,10 +111,13 @@ pub(crate) const ROBERTA_HEAD: ClassifierHead = on_first_token(&[
 ]);
 
 /// DeBERTa's.
-pub(crate) const DEBERTA_HEAD: ClassifierHead = on_first_token(&[
-    HeadName::biased("pooler.dense", HeadActivation::Of(Activation::Gelu)),
-    HeadName::biased("classifier", HeadActivation::Identity),
-]);
+pub(crate) const DEBERTA_HEAD: ClassifierHead = ClassifierHead {
+    width: Some("pooler_hidden_size"),
+    ..on_first_token(&[
+        HeadName::biased("pooler.dense", HeadActivation::Of(Activation::Gelu)),
+        HeadName::biased("classifier", HeadActivation::Identity),
+    ])
+};
 
 /// DistilBERT's.
 pub(crate) const DISTILBERT_HEAD: ClassifierHead = on_first_token(&[

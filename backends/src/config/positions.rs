@@ -132,19 +132,23 @@ pub(crate) fn alibi_slopes(heads: usize) -> Vec<f32> {
     series(lower).chain(series(2 * lower).step_by(2)).take(heads).collect()
 }
 
-/// T5's buckets of distances: one for each short distance, logarithmically more distances for each bucket beyond.
+/// T5's buckets of distances with MPNet's sizes, which no config says: one for each short distance, logarithmically more distances for
+/// each bucket beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RelativeBuckets {
-    /// Half of them for each direction.
-    pub(crate) buckets: usize,
-    /// From here on all distances are in the last bucket.
-    pub(crate) max_distance: usize,
+    /// Rows of the table. transformers reads the first [`COUNT`](Self::COUNT).
+    pub(crate) rows: usize,
 }
 
 impl RelativeBuckets {
+    /// Buckets, half of them for each direction.
+    pub(crate) const COUNT: usize = 32;
+    /// From here on all distances are in the last bucket.
+    const MAX_DISTANCE: usize = 128;
+
     /// The bucket of a distance, the query's position less the key's.
-    pub(crate) fn bucket(&self, distance: isize) -> usize {
-        let half = self.buckets / 2;
+    pub(crate) fn bucket(distance: isize) -> usize {
+        let half = Self::COUNT / 2;
         let first = if distance < 0 { half } else { 0 };
         let exact = half / 2;
         let distance = distance.unsigned_abs();
@@ -152,7 +156,7 @@ impl RelativeBuckets {
             return first + distance;
         }
         // In single precision, as the published models were trained.
-        let relative = (distance as f32 / exact as f32).ln() / (self.max_distance as f32 / exact as f32).ln();
+        let relative = (distance as f32 / exact as f32).ln() / (Self::MAX_DISTANCE as f32 / exact as f32).ln();
         let bucket = exact + (relative * (half - exact) as f32) as usize;
         first + bucket.min(half - 1)
     }
@@ -214,8 +218,7 @@ mod tests {
 
     #[test]
     fn buckets_are_those_of_mpnet() {
-        let buckets = RelativeBuckets { buckets: 32, max_distance: 128 };
-        let of = |distances: &[isize]| distances.iter().map(|&it| buckets.bucket(it)).collect::<Vec<_>>();
+        let of = |distances: &[isize]| distances.iter().map(|&it| RelativeBuckets::bucket(it)).collect::<Vec<_>>();
         assert_eq!(
             of(&[0, 1, 7, 8, 11, 12, 16, 23, 32, 64, 90, 91, 500]),
             [0, 1, 7, 8, 8, 9, 10, 11, 12, 14, 14, 15, 15]

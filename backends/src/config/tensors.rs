@@ -78,7 +78,7 @@ impl TransformerConfig {
             all.linear(&slices("", &[(names.embedding_projection, hidden)]), width, true);
         }
         if let Some(DistanceBias::Buckets(buckets)) = self.attention.distance_bias {
-            all.matrix(names.relative_bias, buckets.buckets, self.attention.num_heads);
+            all.matrix(names.relative_bias, buckets.rows, self.attention.num_heads);
         }
         if let PositionsConfig::Disentangled(positions) = &self.positions {
             all.matrix(names.relative_bias, positions.rows(), hidden);

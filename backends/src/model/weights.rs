@@ -6,8 +6,8 @@ use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
 use crate::config::tensors::slices;
 use crate::config::{
-    AttentionConfig, DistanceBias, NormPlacement, PositionsConfig, RopeConfig, RotaryConfig, TransformerConfig,
-    alibi_slopes,
+    AttentionConfig, DistanceBias, NormPlacement, PositionsConfig, RelativeBuckets, RopeConfig, RotaryConfig,
+    TransformerConfig, alibi_slopes,
 };
 use crate::error::LoadError;
 use crate::formats::Weights;
@@ -159,8 +159,8 @@ fn relative_bias(config: &TransformerConfig, weights: &Weights, positions: usize
         None => None,
         Some(DistanceBias::Buckets(buckets)) => {
             let name = format!("{}.weight", config.names.relative_bias);
-            let values = weights.read::<f32>(&name, &[buckets.buckets, heads])?;
-            let bias = |head, distance| values[buckets.bucket(distance) * heads + head];
+            let values = weights.read::<f32>(&name, &[buckets.rows, heads])?;
+            let bias = |head, distance| values[RelativeBuckets::bucket(distance) * heads + head];
             Some(RelativeBias::new(heads, positions, bias))
         }
         Some(DistanceBias::Alibi) => {

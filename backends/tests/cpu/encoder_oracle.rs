@@ -126,8 +126,8 @@ struct Shape {
     embedding: usize,
     activation: &'static str,
     types: usize,
-    /// Half of MPNet's buckets of one direction.
-    quarter: usize,
+    /// Rows of MPNet's table of biases, of which the first 32 count.
+    buckets: usize,
     eps: f64,
     labels: Option<usize>,
     seed: u64,
@@ -138,7 +138,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     let kinds = (
         prop::sample::select(vec!["gelu", "gelu_new", "relu", "silu"]),
         1usize..4,
-        1usize..10,
+        32usize..40,
         prop::sample::select(vec![1e-12, 1e-5, 0.1]),
         prop::option::of(1usize..4),
         any::<u64>(),
@@ -146,7 +146,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     (sizes, kinds).prop_map(
         |(
             (family, heads, head_dim, layers, intermediate, embedding),
-            (activation, types, quarter, eps, labels, seed),
+            (activation, types, buckets, eps, labels, seed),
         )| {
             let embedding = embedding.min(heads * head_dim);
             Shape {
@@ -158,7 +158,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
                 embedding,
                 activation,
                 types,
-                quarter,
+                buckets,
                 eps,
                 labels,
                 seed,
@@ -189,7 +189,7 @@ impl Shape {
             "max_position_embeddings": POSITIONS, "type_vocab_size": self.types, "layer_norm_eps": self.eps,
             // RoBERTa's positions begin after this one.
             "pad_token_id": family.first_position.saturating_sub(1), "embedding_size": self.embedding,
-            "relative_attention_num_buckets": 4 * self.quarter,
+            "relative_attention_num_buckets": self.buckets,
         });
         let sizes = [self.hidden(), self.layers, self.heads, self.intermediate];
         family.keys.iter().zip(sizes).for_each(|(key, size)| config[key] = size.into());
@@ -244,7 +244,7 @@ impl Shape {
         }
         if family.model_type == "mpnet" {
             let name = self.name("encoder.relative_attention_bias.weight");
-            tensors.push((name, vec![4 * self.quarter, self.heads]));
+            tensors.push((name, vec![self.buckets, self.heads]));
         }
         tensors
     }
@@ -321,7 +321,7 @@ impl Plain<'_> {
 
     /// MPNet's biases, `[heads, len, len]`.
     fn relative_bias(&self, len: usize) -> Result<Tensor> {
-        let exact = self.shape.quarter;
+        let exact = 8;
         let bucket = |query: usize, key: usize| {
             let distance = query.abs_diff(key);
             let within = if distance < exact {

@@ -65,7 +65,7 @@ pub fn config_json() -> Value {
         "position_embedding_type": "absolute", "id2label": {"0": "a"},
         // Fields of DistilBERT and MPNet.
         "dim": HIDDEN, "hidden_dim": HIDDEN, "n_layers": 1, "n_heads": 2, "activation": "gelu",
-        "relative_attention_num_buckets": 8,
+        "relative_attention_num_buckets": 32,
     })
 }
 
@@ -130,7 +130,7 @@ fn tensors() -> Vec<(String, Vec<usize>)> {
         table("embeddings.word_embeddings", VOCAB.len(), HIDDEN),
         table("embeddings.position_embeddings", POSITIONS, HIDDEN),
         table("embeddings.token_type_embeddings", 2, HIDDEN),
-        table("encoder.relative_attention_bias", 8, 2),
+        table("encoder.relative_attention_bias", 32, 2),
     ];
     projections.chain(labels).chain(norms).chain(tables).collect()
 }

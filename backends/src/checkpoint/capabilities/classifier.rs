@@ -92,6 +92,13 @@ fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Cl
         return Ok((Classify::of_labels(labels, prompts), None));
     };
     let fields = Fields::new("config.json", json)?;
+    if let Some(field) = metadata.config.classifier.width {
+        let hidden = metadata.config.hidden_size;
+        let width = fields.or(field, hidden)?;
+        if width != hidden {
+            return Err(fields.unsupported(field, &width.to_string(), format!("`hidden_size`, {hidden}")));
+        }
+    }
     let mut classify = Classify::of_labels(labels(&fields)?, prompts);
     match fields.optional::<String>("problem_type")?.as_deref() {
         Some("multi_label_classification") => classify.activation = LogitActivation::Sigmoid,

@@ -11,7 +11,7 @@ mod reranker;
 use crate::checkpoint::metadata::Metadata;
 use crate::checkpoint::sentence_transformers::module_list::ModuleList;
 use crate::error::LoadError;
-use crate::formats::Weights;
+use crate::formats::{Weights, config_json};
 use crate::json::{Fields, shown};
 use crate::options::{DefaultPrompt, LoadOptions};
 use crate::source::ModelFiles;
@@ -95,6 +95,7 @@ impl Evidence<'_> {
         };
         capabilities.warnings.extend(self.metadata.texts.warnings.iter().cloned());
         capabilities.warnings.extend(self.doubt(task, has_score_head));
+        capabilities.warnings.extend(self.metadata.json.as_ref().and_then(config_json::kept_mask));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
                 let problem = format!("a classifier with {num_labels} labels cannot rerank; it needs exactly 1");

@@ -203,6 +203,11 @@ fn sliding_windows_follow_the_family() {
     assert_eq!(windows("mistral-tiny", &[("sliding_window", json!(8))]), [Some(8); 3]);
     // Absent is not null: the class has a default.
     assert_eq!(windows("mistral-tiny", &[("sliding_window", json!(null))]), [Some(4096); 3]);
+    // With types transformers takes the model for Ministral's.
+    let types = ("layer_types", json!(["sliding_attention", "full_attention", "sliding_attention"]));
+    let window = ("sliding_window", json!(8));
+    assert_eq!(windows("mistral-tiny", &[types.clone(), window]), [Some(8), None, Some(8)]);
+    assert_eq!(windows("mistral-tiny", &[types, ("sliding_window", json!(null))]), [Some(4096), None, Some(4096)]);
     assert_eq!(windows("llama-tiny", &[("sliding_window", json!(8))]), [None; 3]);
 }
 

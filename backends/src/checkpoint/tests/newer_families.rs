@@ -77,6 +77,23 @@ fn what_lifts_the_mask() {
     assert_eq!(mask("qwen2-tiny", &[code]), MaskConfig::Full);
 }
 
+#[test]
+fn a_lifted_mask_that_transformers_keeps_is_named() {
+    let warnings = |name: &str, fields: Value| {
+        let dir = copy_of(name);
+        let mut config = read_json(&dir.path().join("config.json"));
+        config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        write_json(&dir.path().join("config.json"), &config);
+        let warnings = open(dir.path()).unwrap().capabilities.warnings.clone();
+        warnings.into_iter().filter(|it| it.contains("`use_bidirectional_attention`")).count()
+    };
+    let lifted = json!({"use_bidirectional_attention": true});
+    assert_eq!(["qwen3-tiny", "llama-tiny", "mistral-tiny"].map(|name| warnings(name, lifted.clone())), [1; 3]);
+    assert_eq!(["embeddinggemma-tiny", "qwen3-bidirectional-tiny"].map(|name| warnings(name, lifted.clone())), [0; 2]);
+    assert_eq!(warnings("qwen3-tiny", json!({"use_bidirectional_attention": true, "is_causal": false})), 0);
+    assert_eq!(warnings("qwen3-tiny", json!({"use_bidirectional_attention": false})), 0);
+}
+
 /// With a mask the field counts the token itself; without one it counts those on either side, as in transformers.
 #[test]
 fn windows_with_and_without_a_mask() {
@@ -237,6 +254,11 @@ fn features_that_are_not_computed() {
         ("modernbert-tiny", config("/layer_types", json!(["full_attention"])), &["`layer_types` has 1 entries"]),
         ("modernbert-tiny", config("/rope_scaling", scaled.clone()), &["`rope_scaling.rope_type` \"linear\""]),
         ("modernbert-tiny", config("/global_rope_theta", json!(0)), &["`global_rope_theta` must be above 0"]),
+        (
+            "deberta-v2-reranker-tiny",
+            config("/pooler_hidden_size", json!(48)),
+            &["`pooler_hidden_size` 48", "`hidden_size`, 32"],
+        ),
         ("deberta-v2-tiny", config("/conv_kernel_size", json!(3)), &["`conv_kernel_size` 3", "0"]),
         ("deberta-v2-tiny", config("/position_biased_input", json!(true)), &["`position_biased_input` true"]),
         ("deberta-v2-tiny", config("/relative_attention", json!(false)), &["`relative_attention` false"]),

@@ -92,6 +92,7 @@ fn configs_that_ask_for_more() {
 
 #[test]
 fn configs_with_missing_or_impossible_values() {
+    let sliding = json!(["full_attention", "full_attention", "sliding_attention"]);
     check(vec![
         ("llama-tiny", Remove("config.json", "hidden_size"), &["config.json", "`hidden_size` is missing"]),
         ("llama-tiny", Remove("config.json", "vocab_size"), &["`vocab_size` is missing"]),
@@ -120,6 +121,7 @@ fn configs_with_missing_or_impossible_values() {
             &["layer_types", "use_sliding_window"],
         ),
         ("mistral-tiny", config("/sliding_window", json!(0)), &["`sliding_window` must be above 0"]),
+        ("mistral-tiny", config("/layer_types", sliding), &["`sliding_window` is missing"]),
         ("llama-tiny", Write("config.json", "{\"model_type\": "), &["config.json: is not JSON"]),
         ("llama-tiny", Write("config.json", "[1, 2]"), &["config.json: must be a JSON object"]),
         ("llama-tiny", Delete("config.json"), &["has no config.json"]),
@@ -148,7 +150,7 @@ fn encoders_that_ask_for_more() {
         ("bert-mean-tiny", config("/type_vocab_size", json!(1 << 20)), &["`type_vocab_size`"]),
         ("roberta-tiny", config("/max_position_embeddings", json!(2)), &["is 2, which leaves no row for a token"]),
         ("roberta-tiny", config("/pad_token_id", json!(-1)), &["`pad_token_id` must be a whole number"]),
-        ("mpnet-tiny", config("/relative_attention_num_buckets", json!(30)), &["must be a multiple of 4"]),
+        ("mpnet-tiny", config("/relative_attention_num_buckets", json!(30)), &["must be from 32 to 4096"]),
         ("electra-tiny", config("/embedding_size", json!(64)), &["`embedding_size` 64", "up to `hidden_size`, 32"]),
         ("distilbert-tiny", config("/dim", json!(30)), &["`dim` (30)", "`n_heads` (4)"]),
     ]);

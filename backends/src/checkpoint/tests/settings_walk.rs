@@ -10,7 +10,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Rows that the walk cannot probe, with the test that does.
-const ELSEWHERE: [(File, &str, &str); 18] = [
+const ELSEWHERE: [(File, &str, &str); 19] = [
     (File::TokenizerConfig, "legacy", "rebuilt_tokenizers"),
     (File::TokenizerConfig, "trim_offsets", "rebuilt_tokenizers"),
     (File::TokenizerConfig, "unk_id", "rebuilt_tokenizers"),
@@ -27,6 +27,7 @@ const ELSEWHERE: [(File, &str, &str); 18] = [
     (File::Config, "max_length", "static embeddings"),
     (File::Config, "tokenizer_class", "bert_normalizer"),
     (File::Config, "auto_map", "newer_families"),
+    (File::Config, "pooler_hidden_size", "newer_families"),
     (File::Config, "_name_or_path", "newer_families"),
     (File::Prompts, "model_type", "cross_encoders"),
 ];

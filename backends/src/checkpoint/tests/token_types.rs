@@ -33,6 +33,7 @@ fn a_tokenizer_without_token_types_gives_none() {
     let of_class = |name: &str| types("/tokenizer_class", json!(name));
     assert_eq!(of_class("ElectraTokenizerFast"), 2);
     assert_eq!(of_class("PreTrainedTokenizerFast"), 1);
+    assert_eq!(of_class("DistilBertTokenizerFast"), 1);
 }
 
 #[test]

@@ -174,6 +174,37 @@ fn the_flags_of_special_tokens_are_those_of_the_class() {
     };
     assert!(strips("bert-mean-tiny", "[MASK]") && strips("roberta-tiny", "<mask>"));
     assert!(!strips("qwen3-tiny", "<|endoftext|>"), "Qwen2's class adds plain tokens");
+    // Also those that only a name has.
+    let named = json!({"bos_token": {"content": "the", "rstrip": true, "normalized": true}});
+    let (tokenizer, _) = with("qwen2-tiny", named, |_| ());
+    assert_eq!(ids(&tokenizer, "the "), [1005, 220, 1000]);
+}
+
+#[test]
+fn the_class_of_gpt_2_has_steps_of_its_own() {
+    let found = |fields: Value| {
+        let other = |dir: &Path| {
+            edit(&dir.join("tokenizer.json"), |file| {
+                (file["normalizer"], file["pre_tokenizer"]) =
+                    (json!({"type": "Lowercase"}), json!({"type": "Whitespace"}));
+            });
+        };
+        ids(&with("roberta-tiny", fields, other).0, "The  Water<mask>")
+    };
+    assert_eq!(found(json!({"tokenizer_class": "GPT2Tokenizer"})), [0, 55, 261, 224, 224, 58, 360, 440, 2]);
+    let spaced = json!({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true});
+    assert_eq!(found(spaced), [0, 324, 224, 224, 58, 360, 440, 2]);
+}
+
+#[test]
+fn a_space_that_the_class_adds_is_in_no_offset() {
+    let offsets = |text: &str| {
+        let (tokenizer, _) = with("roberta-tiny", json!({"add_prefix_space": true}), |_| ());
+        tokenizer.encode_char_offsets(text, false).unwrap().get_offsets().to_vec()
+    };
+    assert_eq!(offsets(" "), [(0, 0)]);
+    assert_eq!(offsets("  a"), [(0, 0), (2, 3)]);
+    assert_eq!(offsets("a b"), [(0, 1), (2, 3)]);
 }
 
 #[test]
@@ -195,6 +226,8 @@ fn a_class_for_another_kind_of_vocabulary_is_named_and_ignored() {
         assert_eq!(ids(&tokenizer, "the water"), plain);
         assert!(warnings[0].contains("`tokenizer_class`") && warnings[0].contains(class), "{warnings:?}");
     }
+    let (_, warnings) = with("gte-reranker-tiny", json!({"tokenizer_class": "GPT2Tokenizer"}), |_| ());
+    assert!(warnings[0].contains("GPT2Tokenizer"), "{warnings:?}");
     let unnamed = |dir: &Path| {
         std::fs::remove_file(dir.join("tokenizer_config.json")).unwrap();
         edit(&dir.join("config.json"), |config| config["model_type"] = json!("bert"));

@@ -50,11 +50,11 @@ pub(super) fn apply(
         Some(listed) => listed.into_values().collect(),
         None => legacy(files, &own)?,
     };
-    mark_special(&mut tokens, &named, &further, class);
     let mut known: HashSet<String> = tokens.iter().map(|token| token.content.clone()).collect();
     let is_complete = !rebuilds || own.values().all(|token| known.contains(&token.content));
     known.extend(own.values().filter(|_| !rebuilds).map(|token| token.content.clone()));
-    tokens.extend(named.into_iter().chain(further).filter(|token| known.insert(token.content.clone())));
+    tokens.extend(named.iter().chain(&further).filter(|token| known.insert(token.content.clone())).cloned());
+    mark_special(&mut tokens, &named, &further, class);
     let own: HashMap<&str, &AddedToken> = own.values().map(|token| (token.content.as_str(), token)).collect();
     if is_complete && tokens.iter().all(|token| own.get(token.content.as_str()) == Some(&token)) {
         return Ok(None);

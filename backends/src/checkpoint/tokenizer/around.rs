@@ -22,9 +22,11 @@ pub(super) fn apply(
 ) -> Result<(), LoadError> {
     let [bos, eos, _, sep, _, cls, _] = class.special_tokens();
     let (first, last) = match class {
-        Class::Bert | Class::Mpnet | Class::Roberta | Class::DebertaV2 => (("cls_token", cls), ("sep_token", sep)),
+        Class::Bert | Class::DistilBert | Class::Mpnet | Class::Roberta | Class::DebertaV2 => {
+            (("cls_token", cls), ("sep_token", sep))
+        }
         Class::XlmRoberta | Class::Camembert => (("bos_token", bos), ("eos_token", eos)),
-        Class::Qwen2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
+        Class::Qwen2 | Class::Gpt2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
     };
     let token = |field| -> Result<Option<(String, u32)>, LoadError> {
         let name = special_token(files, config, field)?;
@@ -32,7 +34,7 @@ pub(super) fn apply(
     };
     let (Some(first), Some(last)) = (token(first)?, token(last)?) else { return Ok(()) };
     let second = match class {
-        Class::Bert | Class::DebertaV2 => SecondText::Joined,
+        Class::Bert | Class::DistilBert | Class::DebertaV2 => SecondText::Joined,
         Class::XlmRoberta | Class::Camembert => SecondText::Separated,
         // These remove the space before a word from its offsets, too.
         _ => {

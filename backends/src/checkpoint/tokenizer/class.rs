@@ -10,12 +10,15 @@ use tokenizers::{ModelWrapper, Tokenizer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Bert,
+    /// BERT's without token types.
+    DistilBert,
     Mpnet,
     Roberta,
     XlmRoberta,
     Camembert,
     DebertaV2,
     Qwen2,
+    Gpt2,
     Gemma,
     Llama,
     /// The tokenizer is `tokenizer.json`.
@@ -23,9 +26,9 @@ pub(super) enum Class {
 }
 
 /// Class names in files, without the suffix `Fast`.
-const NAMES: [(&str, Class); 15] = [
+const NAMES: [(&str, Class); 16] = [
     ("BertTokenizer", Class::Bert),
-    ("DistilBertTokenizer", Class::Bert),
+    ("DistilBertTokenizer", Class::DistilBert),
     ("ElectraTokenizer", Class::Bert),
     ("MobileBertTokenizer", Class::Bert),
     ("LxmertTokenizer", Class::Bert),
@@ -37,6 +40,7 @@ const NAMES: [(&str, Class); 15] = [
     ("CamembertTokenizer", Class::Camembert),
     ("DebertaV2Tokenizer", Class::DebertaV2),
     ("Qwen2Tokenizer", Class::Qwen2),
+    ("GPT2Tokenizer", Class::Gpt2),
     ("GemmaTokenizer", Class::Gemma),
     ("LlamaTokenizer", Class::Llama),
 ];
@@ -44,7 +48,7 @@ const NAMES: [(&str, Class); 15] = [
 /// Class of a model type if no file names one (`TOKENIZER_MAPPING_NAMES`).
 const OF_MODEL_TYPES: [(&str, Class); 13] = [
     ("bert", Class::Bert),
-    ("distilbert", Class::Bert),
+    ("distilbert", Class::DistilBert),
     ("electra", Class::Bert),
     ("nomic_bert", Class::Bert),
     ("mpnet", Class::Mpnet),
@@ -94,8 +98,10 @@ impl Class {
     /// `true` for a class that builds the tokenizer from a vocabulary of this kind.
     pub(super) fn fits(self, model: &ModelWrapper) -> bool {
         match model {
-            ModelWrapper::WordPiece(_) => matches!(self, Self::Bert | Self::Mpnet),
-            ModelWrapper::BPE(_) => matches!(self, Self::Roberta | Self::Qwen2 | Self::Gemma | Self::Llama),
+            ModelWrapper::WordPiece(_) => matches!(self, Self::Bert | Self::DistilBert | Self::Mpnet),
+            ModelWrapper::BPE(_) => {
+                matches!(self, Self::Roberta | Self::Qwen2 | Self::Gpt2 | Self::Gemma | Self::Llama)
+            }
             ModelWrapper::Unigram(_) => matches!(self, Self::XlmRoberta | Self::Camembert | Self::DebertaV2),
             ModelWrapper::WordLevel(_) => false,
         }
@@ -124,13 +130,14 @@ impl Class {
     /// Default names of the special tokens: `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`; empty for none.
     pub(super) fn special_tokens(self) -> [&'static str; 7] {
         match self {
-            Self::Bert => ["", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
+            Self::Bert | Self::DistilBert => ["", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
             Self::Mpnet => ["<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"],
             Self::Roberta | Self::XlmRoberta | Self::Camembert => {
                 ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"]
             }
             Self::DebertaV2 => ["[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
             Self::Qwen2 => ["", "<|endoftext|>", "<|endoftext|>", "", "<|endoftext|>", "", ""],
+            Self::Gpt2 => ["<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "", "", "", ""],
             Self::Gemma => ["<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"],
             Self::Llama => ["<s>", "</s>", "<unk>", "", "", "", ""],
             Self::Generic => [""; 7],

@@ -57,7 +57,7 @@ fn normalizer(
         Replace::new(pattern, content).map(NormalizerWrapper::from).map_err(tokenizer_json::invalid)
     };
     Ok(match class {
-        Class::Bert | Class::Mpnet => Some(bert_normalizer::described(config)?.into()),
+        Class::Bert | Class::DistilBert | Class::Mpnet => Some(bert_normalizer::described(config)?.into()),
         Class::XlmRoberta | Class::Camembert => found.and_then(precompiled),
         Class::DebertaV2 => {
             let lowercase = config.or("do_lower_case", false)?.then(|| Lowercase.into());
@@ -67,7 +67,7 @@ fn normalizer(
         }
         Class::Qwen2 => Some(NFC.into()),
         Class::Gemma => Some(replace(ReplacePattern::String(" ".to_owned()), &SPACE.to_string())?),
-        Class::Roberta | Class::Llama | Class::Generic => None,
+        Class::Roberta | Class::Gpt2 | Class::Llama | Class::Generic => None,
     })
 }
 
@@ -97,8 +97,8 @@ fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenize
         Split::new(pattern, behavior, false).map(PreTokenizerWrapper::from).map_err(tokenizer_json::invalid)
     };
     let mut steps = match class {
-        Class::Bert | Class::Mpnet => vec![BertPreTokenizer.into()],
-        Class::Roberta => vec![ByteLevel::new(adds_space(false)?, true, true).into()],
+        Class::Bert | Class::DistilBert | Class::Mpnet => vec![BertPreTokenizer.into()],
+        Class::Roberta | Class::Gpt2 => vec![ByteLevel::new(adds_space(false)?, true, true).into()],
         Class::XlmRoberta | Class::Camembert => {
             vec![WhitespaceSplit.into(), metaspace(scheme(adds_space(true)?), true)]
         }

@@ -24,3 +24,11 @@ pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     check_musts(&fields, family.musts)?;
     families::read(&fields, family)
 }
+
+/// A warning about a mask that transformers would keep, in a file that [`read`] accepts.
+pub(crate) fn kept_mask(value: &Value) -> Option<String> {
+    let fields = Fields::new(FILE, value).ok()?;
+    let family = Identity::read(&fields).and_then(|identity| identity.family()).ok()?;
+    let warning = families::kept_mask(&fields, family).ok()??;
+    Some(format!("{FILE}: {warning}"))
+}

@@ -73,6 +73,7 @@ const QWEN2: Family = Family {
 pub(super) const GEMMA3: Family = Family {
     model_type: "gemma3_text",
     prefix: "Gemma3",
+    bidirectional_field: true,
     musts: &[MUSTS, &[absent("attn_logit_softcapping"), absent("final_logit_softcapping")], NO_MLP_BIAS],
     keys: &GEMMA3_KEYS,
     names: names::GEMMA3,

@@ -56,6 +56,7 @@ pub(super) const BERT: Family = Family {
     classifier_pooling: None,
     classifier_activation: None,
     classifier_bias: None,
+    bidirectional_field: false,
 };
 
 const ROBERTA: Family = Family {

@@ -73,6 +73,8 @@ pub(crate) struct Family {
     pub(crate) classifier_activation: Option<&'static str>,
     /// The field that gives all of its layers a bias.
     pub(crate) classifier_bias: Option<&'static str>,
+    /// transformers' class reads `use_bidirectional_attention`.
+    pub(crate) bidirectional_field: bool,
 }
 
 /// Source of a width in `config.json`.
@@ -226,7 +228,7 @@ pub(crate) const UNSCALED: &[&str] = &["default"];
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Windows {
     Never,
-    /// `sliding_window` for all layers, with a default.
+    /// `sliding_window`, with a default, for the layers in `layer_types`; without types for all layers.
     AllLayers(usize),
     /// `layer_types`, or with `use_sliding_window` the layers from `max_window_layers` on.
     SomeLayers,

@@ -7,9 +7,6 @@ use crate::config::{DistanceBias, LearnedPositions, PositionsConfig, RelativeBuc
 use crate::error::LoadError;
 use crate::json::Fields;
 
-/// MPNet's distance from which all distances are alike, which no config says.
-const MAX_DISTANCE: usize = 128;
-
 /// The positions and the tokens of the longest input.
 ///
 /// # Errors
@@ -60,10 +57,9 @@ pub(super) fn distance_bias(fields: &Fields<'_>, family: &Family) -> Result<Opti
     if !family.relative_attention_bias {
         return Ok(None);
     }
-    match fields.or(NAME, 32)? {
-        buckets @ 4..=4096 if buckets % 4 == 0 => {
-            Ok(Some(DistanceBias::Buckets(RelativeBuckets { buckets, max_distance: MAX_DISTANCE })))
-        }
-        buckets => Err(fields.problem(NAME, &format!("must be a multiple of 4 from 4 to 4096, it is {buckets}"))),
+    let rows = fields.or(NAME, RelativeBuckets::COUNT)?;
+    if !(RelativeBuckets::COUNT..=4096).contains(&rows) {
+        return Err(fields.problem(NAME, &format!("must be from {} to 4096, it is {rows}", RelativeBuckets::COUNT)));
     }
+    Ok(Some(DistanceBias::Buckets(RelativeBuckets { rows })))
 }

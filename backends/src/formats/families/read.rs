@@ -10,6 +10,7 @@ use crate::config::{
     TransformerConfig, poolings,
 };
 use crate::error::LoadError;
+use crate::json::Fields;
 use prefold_core::Pooling;
 use prefold_kernels::Activation;
 
@@ -59,6 +60,9 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
     })
 }
 
+/// Field that lifts a causal mask.
+const BIDIRECTIONAL: &str = "use_bidirectional_attention";
+
 /// The mask: the family's, unless a field says that the model was trained without it.
 ///
 /// # Errors
@@ -67,9 +71,22 @@ pub(crate) fn mask(settings: &impl Settings, family: &Family) -> Result<MaskConf
     let fields = settings.json();
     match family.mask {
         MaskConfig::Causal if !fields.or("is_causal", true)? => Ok(MaskConfig::Full),
-        MaskConfig::Causal if fields.or("use_bidirectional_attention", false)? => Ok(MaskConfig::Full),
+        MaskConfig::Causal if fields.or(BIDIRECTIONAL, false)? => Ok(MaskConfig::Full),
         mask => Ok(mask),
     }
+}
+
+/// A warning about a mask that transformers' own class of the family keeps. The code of published checkpoints lifts it.
+///
+/// # Errors
+/// A field is of another type.
+pub(in crate::formats) fn kept_mask(fields: &Fields<'_>, family: &Family) -> Result<Option<String>, LoadError> {
+    let is_lifted = family.mask == MaskConfig::Causal && fields.or(BIDIRECTIONAL, false)?;
+    let is_known = family.bidirectional_field || !fields.or("is_causal", true)? || fields.get("auto_map").is_some();
+    Ok((is_lifted && !is_known).then(|| {
+        let class = family.prefix;
+        format!("`{BIDIRECTIONAL}` lifts the causal mask; transformers ignores it in its {class} classes (`is_causal`: false is clear)")
+    }))
 }
 
 /// `true` if the embedding matrix is the language model's head too.

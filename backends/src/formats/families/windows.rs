@@ -25,14 +25,15 @@ pub(super) fn read(
     let one_sided = |window: usize| window + usize::from(is_full);
     let types = match windows {
         Windows::Never => return Ok(vec![None; num_layers]),
-        Windows::AllLayers(_) if fields.get(WINDOW).is_some() => {
-            return Ok(vec![Some(one_sided(size(fields)?)); num_layers]);
-        }
-        Windows::AllLayers(_) if fields.mentions(WINDOW) => return Ok(vec![None; num_layers]),
-        Windows::AllLayers(default) => return Ok(vec![Some(one_sided(default)); num_layers]),
-        Windows::SomeLayers | Windows::Alternating | Windows::Local => by_type(fields, num_layers)?,
+        _ => by_type(fields, num_layers)?,
     };
     let (slides, window) = match windows {
+        Windows::AllLayers(default) => {
+            let has_window = fields.get(WINDOW).is_some() || !fields.mentions(WINDOW);
+            let slides = types.unwrap_or_else(|| vec![has_window; num_layers]);
+            let is_needed = fields.mentions(WINDOW) && slides.contains(&true);
+            (slides, one_sided(if is_needed { size(fields)? } else { default }))
+        }
         Windows::Local => {
             let slides = types.map_or_else(|| periodic(fields, "global_attn_every_n_layers", 3, 0..num_layers), Ok)?;
             (slides, two_sided(fields, "local_attention", 128)?)
