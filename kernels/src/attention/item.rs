@@ -74,7 +74,7 @@ impl AttentionItems {
                 let last = span.depth as usize + (first + len - 1) / layout.group();
                 let path_len = mask.path_len(index as usize, span);
                 let end = mask.visible(window, path_len, last).end;
-                let keys = window.map_or(end, |window| (2 * window + len).min(end));
+                let keys = window.map_or(end, |window| window.saturating_mul(2).saturating_add(len).min(end));
                 let cost = (len * keys).min(u32::MAX as usize) as u32;
                 let (first, len) = (first as u32, len as u32);
                 let heads = 0..layout.num_kv_heads as u32;

@@ -60,7 +60,7 @@ impl Mask<'_> {
         let reach = window.unwrap_or(MAX_POSITIONS + 1);
         let end = match self {
             Self::Causal => position + 1,
-            Self::Full { .. } => path_len.min(position + reach),
+            Self::Full { .. } => path_len.min(position.saturating_add(reach)),
         };
         (position + 1).saturating_sub(reach)..end
     }

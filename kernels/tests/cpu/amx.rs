@@ -50,12 +50,40 @@ fn attention_is_that_of_the_model() {
         let qkv: Vec<f32> = random(rng, tree.rows * layout.qkv_width());
         for window in [None, Some(20)] {
             let attention = Attention { window, ..fused(&qkv, layout, &tree.scatter, &tree.spans) };
-            let [on_tiles, on_model] = [amx, Isa::amx_model()].map(|isa| {
-                let mut out = vec![0.0_f32; tree.rows * layout.q_width()];
-                attention.run_with::<bf16, f32>(isa, &mut out).unwrap();
-                out
-            });
-            assert_eq!(bits(&on_tiles), bits(&on_model), "{layout:?} {window:?}");
+            assert_model(amx, &attention, tree.rows);
         }
     }
+}
+
+#[test]
+fn attention_with_positions_is_that_of_the_model() {
+    let Some(amx) = amx() else { return };
+    let rng = &mut rng(7);
+    for head_dim in [16, 33, 96] {
+        let layout = QkvLayout { num_heads: 2, num_kv_heads: 2, head_dim };
+        let sequences = Sequences::random(rng, &[3, 33, 200]);
+        let qkv: Vec<f32> = random(rng, sequences.rows() * layout.qkv_width());
+        let (spans, path_lens) = sequences.whole();
+        let tables = random::<f32>(rng, 399 * layout.q_width());
+        let table = Some(RowView { data: &tables, row_stride: layout.q_width(), offset: 0 });
+        let rows = DistanceRows::new(200, |distance| (199 + distance) as usize);
+        let bias = RelativeBias::new(2, 200, |head, distance| (head as f32 - distance as f32) * 0.01);
+        let attention = Attention {
+            mask: Mask::Full { path_lens: &path_lens },
+            bias: Some(&bias),
+            positions: Some(RelativePositions { keys: table, queries: table, rows: &rows }),
+            ..fused(&qkv, layout, &sequences.pages, &spans)
+        };
+        assert_model(amx, &attention, sequences.rows());
+    }
+}
+
+/// Attention on tiles of AMX and of the model, into `rows` rows.
+fn assert_model(amx: Isa, attention: &Attention<'_>, rows: usize) {
+    let [on_tiles, on_model] = [amx, Isa::amx_model()].map(|isa| {
+        let mut out = vec![0.0_f32; rows * attention.layout.q_width()];
+        attention.run_with::<bf16, f32>(isa, &mut out).unwrap();
+        out
+    });
+    assert_eq!(bits(&on_tiles), bits(&on_model), "{:?} {:?}", attention.layout, attention.window);
 }

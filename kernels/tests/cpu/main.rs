@@ -4,6 +4,7 @@
 mod common;
 
 mod amx;
+mod attention;
 mod gemm;
 mod int8;
 mod parity;

@@ -130,9 +130,9 @@ fn check_gated<P: Packing, O: Element>(seed: u64, m: usize, intermediate: usize,
 }
 
 /// Attention by ranges of its work list, in any order.
-fn check_attention_ranges<F: Float, E: Element>(seed: u64, layout: QkvLayout, window: Option<usize>) {
+fn check_attention_ranges<F: Float, E: Element>(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>) {
     let rng = &mut rng(seed);
-    let tree = Tree::random(rng, 5, 300);
+    let tree = Tree::random(rng, 5, max_len);
     let qkv: Vec<f32> = random(rng, tree.rows * layout.qkv_width());
     let attention = Attention { window, ..fused(&qkv, layout, &tree.scatter, &tree.spans) };
     let mut items = AttentionItems::new();
@@ -292,40 +292,69 @@ fn check_isolation<F: Float, E: Element>(
     }
 }
 
-/// Disentangled attention: a query alone and with others, by one thread and by several, in spans of whole sequences and in pieces.
-fn check_positions<F: Float, E: Element>(seed: u64, head_dim: usize) {
+/// Disentangled attention with biases: a query alone and with others, by one thread and by several, in spans of whole sequences and in
+/// pieces, and next to a sequence of NaN. Distances beyond `reach` share a row.
+fn check_positions<F: Float, E: Element>(seed: u64, head_dim: usize, reach: isize) {
     let (rng, layout) = (&mut rng(seed), QkvLayout { num_heads: 2, num_kv_heads: 2, head_dim });
-    let sequences = Sequences::random(rng, &[2, 31, 66, 200]);
+    let (sequences, width) = (Sequences::random(rng, &[2, 31, 66, 200]), layout.q_width());
     let qkv = random::<f32>(rng, sequences.rows() * layout.qkv_width());
-    let tables = random::<f32>(rng, 2 * 81 * layout.q_width());
-    let rows = DistanceRows::new(200, |distance| (40 + distance.clamp(-40, 40)) as usize);
-    let table = |offset| Some(RowView { data: &tables, row_stride: 2 * layout.q_width(), offset });
-    let positions = Some(RelativePositions { keys: table(0), queries: table(layout.q_width()), rows: &rows });
-    let run = |spans: &[QuerySpan], path_lens: &[u32]| {
-        let mask = Mask::Full { path_lens };
-        let attention = Attention { mask, positions, ..fused(&qkv, layout, &sequences.pages, spans) };
-        with_all_pools(|| {
-            let mut out = vec![E::default(); sequences.rows() * layout.q_width()];
-            attention.run::<F, E>(&mut out).unwrap();
-            out
-        })
-    };
+    let tables = random::<f32>(rng, 2 * (2 * reach as usize + 1) * width);
+    let rows = DistanceRows::new(200, |distance| (reach + distance.clamp(-reach, reach)) as usize);
+    let table = |offset| Some(RowView { data: &tables, row_stride: 2 * width, offset });
+    let positions = Some(RelativePositions { keys: table(0), queries: table(width), rows: &rows });
+    let bias = RelativeBias::new(2, 200, |head, distance| (head as f32 - distance as f32) * 0.01);
     let (whole, lens) = sequences.whole();
-    let expected = run(&whole, &lens);
-    let (pieces, lens) = sequences.pieces(rng);
-    assert_eq!(bits(&run(&pieces, &lens)), bits(&expected));
+    let (pieces, piece_lens) = sequences.pieces(rng);
     let alone = |row: u32, span: &QuerySpan| QuerySpan { row, len: 1, depth: row - span.row, path: span.path };
-    let singles: Vec<QuerySpan> =
-        whole.iter().flat_map(|span| (span.row..span.row + span.len).map(|row| alone(row, span))).collect();
-    let lens: Vec<u32> = whole.iter().flat_map(|span| vec![span.len; span.len as usize]).collect();
-    assert_eq!(bits(&run(&singles, &lens)), bits(&expected));
+    let every = |span: &QuerySpan| (span.row..span.row + span.len).step_by(13);
+    let singles: Vec<QuerySpan> = whole.iter().flat_map(|span| every(span).map(|row| alone(row, span))).collect();
+    let single_lens: Vec<u32> = whole.iter().flat_map(|span| vec![span.len; every(span).count()]).collect();
+    let mut with_nan = qkv.clone();
+    let bad = whole[2].row as usize..(whole[2].row + whole[2].len) as usize;
+    for i in bad.clone() {
+        with_nan[i * layout.qkv_width()..][..width].fill(f32::NAN);
+        with_nan[sequences.pages[i] as usize * layout.qkv_width()..][width..layout.qkv_width()].fill(f32::NAN);
+    }
+    for isa in all_isas() {
+        let run = |qkv: &[f32], spans: &[QuerySpan], path_lens: &[u32]| {
+            let mask = Mask::Full { path_lens };
+            let bias = Some(&bias);
+            let attention = Attention { mask, positions, bias, ..fused(qkv, layout, &sequences.pages, spans) };
+            with_all_pools(|| {
+                let mut out = vec![E::default(); sequences.rows() * width];
+                attention.run_with::<F, E>(isa, &mut out).unwrap();
+                out
+            })
+        };
+        let expected = run(&qkv, &whole, &lens);
+        assert_eq!(bits(&run(&qkv, &pieces, &piece_lens)), bits(&expected), "{isa} pieces");
+        let found = run(&qkv, &singles, &single_lens);
+        for row in singles.iter().map(|span| span.row as usize * width..(span.row as usize + 1) * width) {
+            assert_eq!(bits(&found[row.clone()]), bits(&expected[row]), "{isa} single queries");
+        }
+        let found = run(&with_nan, &whole, &lens);
+        let (before, after) = (..bad.start * width, bad.end * width..);
+        assert_eq!(bits(&found[before]), bits(&expected[before]), "{isa} before a sequence of NaN");
+        assert_eq!(bits(&found[after.clone()]), bits(&expected[after]), "{isa} after a sequence of NaN");
+        assert!(found[bad.start * width..bad.end * width].iter().all(|x| x.to_f32().is_nan()), "{isa} hides a NaN");
+    }
 }
 
 #[test]
 fn positions() {
-    for (seed, head_dim) in [(1, 16), (2, 64)] {
-        check_positions::<f32, f32>(seed, head_dim);
-        check_positions::<bf16, bf16>(seed, head_dim);
+    for (seed, head_dim, reach) in [(1, 16, 40), (2, 33, 199)] {
+        check_positions::<f32, f32>(seed, head_dim, reach);
+        check_positions::<bf16, bf16>(seed, head_dim, reach);
+    }
+}
+
+/// More queries than an item has with a window over more than two key tiles, and a group of half a block.
+#[test]
+fn attention_of_several_items() {
+    for (num_heads, num_kv_heads, head_dim, max_len, window) in [(6, 2, 12, 600, Some(300)), (16, 1, 33, 200, None)] {
+        let layout = QkvLayout { num_heads, num_kv_heads, head_dim };
+        check_attention_ranges::<f32, f32>(4, layout, max_len, window);
+        check_attention_ranges::<bf16, f32>(4, layout, max_len, window);
     }
 }
 
@@ -364,8 +393,8 @@ proptest! {
 
     #[test]
     fn attention_ranges(seed: u64, layout in layouts(), window in windows()) {
-        check_attention_ranges::<f32, f32>(seed, layout, window);
-        check_attention_ranges::<bf16, f32>(seed, layout, window);
+        check_attention_ranges::<f32, f32>(seed, layout, 300, window);
+        check_attention_ranges::<bf16, f32>(seed, layout, 300, window);
     }
 
     #[test]
