@@ -3,7 +3,7 @@
 use crate::gemm::PackedMatrix;
 use crate::isa::Isa;
 use crate::runtime::thread_pool;
-use crate::simd::{self, Dot, Format, MAX_LANES, Operation, Simd, TileOperation, Vector, prefetch};
+use crate::simd::{self, Dot, Format, L1, MAX_LANES, Operation, Simd, TileOperation, Vector, prefetch};
 use crate::tiles::{COLUMNS, ROWS, Tiles};
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -113,7 +113,7 @@ impl Operation for Read<'_> {
             for chunk in self.words.chunks_exact(8 * S::V::LANES) {
                 for (i, largest) in largest.iter_mut().enumerate() {
                     let at = chunk.as_ptr().add(i * S::V::LANES);
-                    prefetch(at.wrapping_add(AHEAD));
+                    prefetch::<L1>(at.wrapping_add(AHEAD));
                     // No floating-point sum: the bits of bytes may be denormal numbers, which are slow to add.
                     *largest = S::V::loadu(at.cast()).max(*largest);
                 }

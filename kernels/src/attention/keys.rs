@@ -5,7 +5,7 @@ use super::item::KEYS;
 use super::layout::RowView;
 use super::panels::pack_columns;
 use super::products::Products;
-use crate::simd::Vector;
+use crate::simd::{L1, L2, Vector};
 use std::ops::Range;
 
 /// Keys and values of one head on one path.
@@ -31,7 +31,7 @@ impl<'a> Path<'a> {
     #[inline(always)]
     fn prefetch(&self, rows: &RowView<'_>, position: usize) {
         if let Some(&page) = self.pages.get(position + PREFETCH) {
-            rows.prefetch(page as usize, self.column, self.attention.layout.head_dim);
+            rows.prefetch::<L1>(page as usize, self.column, self.attention.layout.head_dim);
         }
     }
 
@@ -40,8 +40,8 @@ impl<'a> Path<'a> {
     pub(super) fn prefetch_to_l2(&self, positions: Range<usize>) {
         let Attention { k, v, layout, .. } = self.attention;
         for &page in &self.pages[positions] {
-            k.prefetch_to_l2(page as usize, self.column, layout.head_dim);
-            v.prefetch_to_l2(page as usize, self.column, layout.head_dim);
+            k.prefetch::<L2>(page as usize, self.column, layout.head_dim);
+            v.prefetch::<L2>(page as usize, self.column, layout.head_dim);
         }
     }
 

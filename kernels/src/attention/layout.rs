@@ -1,7 +1,7 @@
 //! The layout of heads in rows.
 
 use crate::error::KernelError;
-use crate::simd::{prefetch, prefetch_to_l2};
+use crate::simd::prefetch;
 
 /// Values of a cache line.
 const LINE: usize = 16;
@@ -60,21 +60,13 @@ impl<'a> RowView<'a> {
 }
 
 impl RowView<'_> {
-    /// Prefetches the values that [`values`](Self::values) will read. Rows lie pages apart, and hardware prefetchers stop at page ends.
+    /// Prefetches the values that [`values`](Self::values) will read into the cache `LEVEL`. Rows lie pages apart, and hardware
+    /// prefetchers stop at page ends.
     #[inline(always)]
-    pub(super) fn prefetch(&self, row: usize, column: usize, len: usize) {
+    pub(super) fn prefetch<const LEVEL: i32>(&self, row: usize, column: usize, len: usize) {
         let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);
         for i in (0..len).step_by(LINE) {
-            prefetch(start.wrapping_add(i));
-        }
-    }
-
-    /// Prefetches the same values into L2, long before they are read.
-    #[inline(always)]
-    pub(super) fn prefetch_to_l2(&self, row: usize, column: usize, len: usize) {
-        let start = self.data.as_ptr().wrapping_add(row * self.row_stride + self.offset + column);
-        for i in (0..len).step_by(LINE) {
-            prefetch_to_l2(start.wrapping_add(i));
+            prefetch::<LEVEL>(start.wrapping_add(i));
         }
     }
 

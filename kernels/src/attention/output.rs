@@ -2,7 +2,7 @@
 
 use crate::dtype::Dtype;
 use crate::element::Element;
-use crate::simd::{Vector, prefetch};
+use crate::simd::{L1, Vector, prefetch};
 use half::{bf16, f16};
 
 /// Output of a call; each thread writes the rows and columns of its items. The element type is a run-time value, so that the
@@ -23,12 +23,12 @@ impl Rows {
         Self { first: out.as_mut_ptr().cast(), dtype: E::DTYPE }
     }
 
-    /// Prefetches `len` elements from `index` on, if they are in the output or not.
+    /// Prefetches `len` elements from `index` on; they may be outside the output.
     #[inline(always)]
     pub(super) fn prefetch(self, index: usize, len: usize) {
         let size = self.dtype.size();
         for byte in (0..len * size).step_by(64) {
-            prefetch(self.first.wrapping_add(index * size + byte));
+            prefetch::<L1>(self.first.wrapping_add(index * size + byte));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::input::Attention;
 use super::item::{Item, KEYS};
 use super::keys::Path;
+use crate::simd::L2;
 use std::ops::Range;
 
 /// The queries of an item and their path.
@@ -36,7 +37,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// Values of a query.
+    /// Values of a query's head, and of a key and a value.
     #[inline(always)]
     pub(super) fn dim(&self) -> usize {
         self.path.attention.layout.head_dim
@@ -85,7 +86,7 @@ impl<'a> Queries<'a> {
     pub(super) fn prefetch(&self, part: usize, parts: usize) {
         let some = part_of(self.range.clone(), part, parts);
         for (row, column) in self.places(some.start).take(some.len()) {
-            self.path.attention.q.prefetch_to_l2(row, column, self.dim());
+            self.path.attention.q.prefetch::<L2>(row, column, self.dim());
         }
         if let Some(tile) = self.tiles().next() {
             self.path.prefetch_to_l2(part_of(tile, part, parts));

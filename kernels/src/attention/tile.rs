@@ -17,7 +17,7 @@ use super::positions_of_block::{Buffers, Place, add_positions, buffer_words};
 use super::products::{BLOCK, Products};
 use super::queries::{Queries, part_of};
 use crate::runtime::scratch::as_f32;
-use crate::simd::{MAX_LANES, Vector};
+use crate::simd::{L1, MAX_LANES, Vector};
 use crate::tiles;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -150,7 +150,7 @@ impl<'a> Tile<'a> {
         let ahead = self.queries.places(self.queries.range.start + PREFETCH);
         let query_words = self.query_words.chunks_exact_mut(words).take(self.queries.range.len());
         for ((query_words, (row, column)), (row_ahead, column_ahead)) in query_words.zip(places).zip(ahead) {
-            q.prefetch(row_ahead, column_ahead, dim);
+            q.prefetch::<L1>(row_ahead, column_ahead, dim);
             // SAFETY: the caller's duty.
             unsafe { row_words::<P>(q.values(row, column, dim), scale, query_words) };
         }

@@ -4,7 +4,7 @@ use super::block::Block;
 use super::pack::PANEL;
 use crate::runtime::scratch::Scratch;
 use crate::simd::{
-    ColumnWords, Dot, Format, MAX_LANES, MAX_MR, Operation, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
+    ColumnWords, Dot, Format, L1, MAX_LANES, MAX_MR, Operation, RowTiles, RowWords, Simd, Vector, for_rows, prefetch,
     product, product_widening,
 };
 use std::ops::Range;
@@ -322,7 +322,7 @@ impl<'a, P: Format, D: Dot> Vectors<'a, P, D> {
             let out = self.block.at(part.row, part.columns.start);
             for r in 0..R {
                 for c in 0..C {
-                    prefetch(out.wrapping_add(r * self.block.out_stride + c * D::V::LANES));
+                    prefetch::<L1>(out.wrapping_add(r * self.block.out_stride + c * D::V::LANES));
                 }
             }
             let sums = if D::IS_WIDENED && PACKED {

@@ -4,7 +4,7 @@
 //! multiplication and rounding per value.
 
 use super::extremes::extremes;
-use crate::simd::{MAX_LANES, Operation, Simd, Vector, for_vectors, prefetch};
+use crate::simd::{L1, MAX_LANES, Operation, Simd, Vector, for_vectors, prefetch};
 
 /// Scale and zero point of a row of unsigned bytes: byte `q` stands for `scale * (q - zero_point)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -64,7 +64,7 @@ unsafe fn write_bytes<V: Vector>(x: &[f32], RowScale { scale, zero_point }: RowS
         let inverse = V::set1(1.0 / scale);
         for_vectors::<V>(x.len(), |i, count| {
             // The next row is prefetched while this one is written.
-            prefetch(x.as_ptr().wrapping_add(x.len() + i));
+            prefetch::<L1>(x.as_ptr().wrapping_add(x.len() + i));
             let x = V::loadu_up_to(x.as_ptr().add(i), count).mul(inverse);
             if count == V::LANES {
                 x.storeu_u8(zero_point, bytes.as_mut_ptr().add(i));

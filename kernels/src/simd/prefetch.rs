@@ -1,24 +1,18 @@
 //! Prefetching.
 
-/// Prefetches the cache line of an address; any address is allowed.
-#[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every CPU of the target has the instruction, and it does not fault.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
+/// Hint to [`prefetch`] into L1, for values that are used soon: `_MM_HINT_T0`.
+pub(crate) const L1: i32 = 3;
 
-/// Prefetches the cache line of an address into L2; any address is allowed.
+/// Hint to [`prefetch`] into L2, for values that are used later: `_MM_HINT_T1`.
+pub(crate) const L2: i32 = 2;
+
+/// Prefetches the cache line of an address into the cache `LEVEL`, [`L1`] or [`L2`]; any address is allowed.
 #[inline(always)]
-pub(crate) fn prefetch_to_l2<T>(address: *const T) {
+pub(crate) fn prefetch<const LEVEL: i32>(address: *const impl Sized) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every CPU of the target has the instruction, and it does not fault.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
+        std::arch::x86_64::_mm_prefetch::<LEVEL>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

@@ -47,20 +47,13 @@ pub(crate) trait Products {
     /// Pieces of other work that a product of rows of `len` words with `columns` columns does.
     fn pieces(len: usize, columns: usize) -> usize;
 
-    /// Multiplies rows with the first `vectors` vectors of a panel's columns. Values of `sums` after them in their line become
-    /// arbitrary, as do rows after the last up to a multiple of 16. May do pieces of `between` after each step.
+    /// Multiplies rows with a panel. Sums after the panel's vectors, up to a whole panel, become arbitrary, as do rows after the last up
+    /// to a multiple of 16. May do pieces of `between` after each step.
     ///
     /// # Safety
-    /// The CPU has the instructions; `panel` has a line for each word of a row. Rows up to a multiple of 16 may be read, and their lines of
+    /// The CPU has the instructions; the panel has a line for each word of a row. Rows up to a multiple of 16 may be read, and their lines of
     /// `sums` written; the sums were written before unless they begin with zero, and there is a factor for each row.
-    unsafe fn multiply(
-        &mut self,
-        rows: Rows<'_>,
-        panel: &[u32],
-        vectors: usize,
-        sums: Sums<'_>,
-        between: &mut impl Between,
-    );
+    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: Panel<'_>, sums: Sums<'_>, between: &mut impl Between);
 
     /// Multiplies rows with panels, like [`multiply`](Self::multiply).
     ///
@@ -74,10 +67,10 @@ pub(crate) trait Products {
         sums: Sums<'_>,
         between: &mut impl Between,
     ) {
-        for (first, panel) in (0..panels.columns).step_by(Self::WIDTH).zip(panels.words.chunks_exact(panels.stride)) {
-            let vectors = (panels.columns - first).min(Self::WIDTH).div_ceil(Self::V::LANES);
+        for (first, words) in (0..panels.columns).step_by(Self::WIDTH).zip(panels.words.chunks_exact(panels.stride)) {
+            let panel = Panel { words, vectors: (panels.columns - first).min(Self::WIDTH).div_ceil(Self::V::LANES) };
             // SAFETY: the caller's duty.
-            unsafe { self.multiply(rows, panel, vectors, Sums { to: sums.to.wrapping_add(first), ..sums }, between) };
+            unsafe { self.multiply(rows, panel, Sums { to: sums.to.wrapping_add(first), ..sums }, between) };
         }
     }
 }
@@ -89,6 +82,14 @@ pub(crate) struct Panels<'a> {
     /// Words from one panel to the next.
     pub(crate) stride: usize,
     pub(crate) columns: usize,
+}
+
+/// Packed columns, `[lines, WIDTH]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel<'a> {
+    pub(crate) words: &'a [u32],
+    /// Vectors of columns to multiply, from the first of each line.
+    pub(crate) vectors: usize,
 }
 
 /// Rows of words.

@@ -4,7 +4,7 @@ mod definition;
 mod on_tiles;
 mod on_vectors;
 
-pub(super) use definition::{Before, Panels, Products, Rows, Sums};
+pub(super) use definition::{Before, Panel, Panels, Products, Rows, Sums};
 pub(super) use on_tiles::OnTiles;
 pub(super) use on_vectors::OnVectors;
 

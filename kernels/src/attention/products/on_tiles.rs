@@ -1,6 +1,6 @@
 //! The product on tiles of AMX: rows are row tiles and a panel is two column tiles, both without a copy.
 
-use super::{Before, Products, Rows, Sums};
+use super::{Before, Panel, Products, Rows, Sums};
 use crate::simd::Vector;
 use crate::tiles::{
     Between, COLUMNS, Kept, LINE, ROW_BYTES, ROWS, TileRows, Tiles, load_sums, multiply, store, zero_sums,
@@ -79,21 +79,14 @@ impl<T: Tiles, V: Vector> Products for OnTiles<T, V> {
     }
 
     #[inline(always)]
-    unsafe fn multiply(
-        &mut self,
-        rows: Rows<'_>,
-        panel: &[u32],
-        vectors: usize,
-        sums: Sums<'_>,
-        between: &mut impl Between,
-    ) {
+    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: Panel<'_>, sums: Sums<'_>, between: &mut impl Between) {
         // SAFETY: the caller's duty.
         unsafe {
-            match (rows.count > ROWS, vectors * V::LANES > COLUMNS) {
-                (true, true) => self.multiply_tiles::<2, 2>(rows, panel, sums, between),
-                (true, false) => self.multiply_tiles::<2, 1>(rows, panel, sums, between),
-                (false, true) => self.multiply_tiles::<1, 2>(rows, panel, sums, between),
-                (false, false) => self.multiply_tiles::<1, 1>(rows, panel, sums, between),
+            match (rows.count > ROWS, panel.vectors * V::LANES > COLUMNS) {
+                (true, true) => self.multiply_tiles::<2, 2>(rows, panel.words, sums, between),
+                (true, false) => self.multiply_tiles::<2, 1>(rows, panel.words, sums, between),
+                (false, true) => self.multiply_tiles::<1, 2>(rows, panel.words, sums, between),
+                (false, false) => self.multiply_tiles::<1, 1>(rows, panel.words, sums, between),
             }
         }
     }

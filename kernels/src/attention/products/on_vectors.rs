@@ -1,6 +1,6 @@
 //! The product by register blocks.
 
-use super::{Before, Products, Rows, Sums};
+use super::{Before, Panel, Products, Rows, Sums};
 use crate::simd::{ColumnWords, FloatDot, RowTiles, RowWords, Vector, for_rows, product};
 use crate::tiles::Between;
 use std::marker::PhantomData;
@@ -35,15 +35,8 @@ impl<D: FloatDot> Products for OnVectors<D> {
     }
 
     #[inline(always)]
-    unsafe fn multiply(
-        &mut self,
-        rows: Rows<'_>,
-        panel: &[u32],
-        vectors: usize,
-        sums: Sums<'_>,
-        _between: &mut impl Between,
-    ) {
-        let b = ColumnWords { start: panel[..rows.len * D::NR].as_ptr(), line: D::NR, panel: 0 };
+    unsafe fn multiply(&mut self, rows: Rows<'_>, panel: Panel<'_>, sums: Sums<'_>, _between: &mut impl Between) {
+        let b = ColumnWords { start: panel.words[..rows.len * D::NR].as_ptr(), line: D::NR, panel: 0 };
         let blocks = RowTiles::new(rows.count, D::MR.min(MAX_MR));
         for block in 0..blocks.count() {
             let some = blocks.rows(block);
@@ -54,7 +47,7 @@ impl<D: FloatDot> Products for OnVectors<D> {
             };
             let sums = Sums { to: sums.vector::<D::V>(some.start, 0), before, ..sums };
             // SAFETY: the caller's duty.
-            unsafe { by_rows::<D>((some.len(), vectors), rows.len, a, b, sums) };
+            unsafe { by_rows::<D>((some.len(), panel.vectors), rows.len, a, b, sums) };
         }
     }
 }
