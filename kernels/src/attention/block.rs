@@ -11,7 +11,8 @@ use crate::tiles::Between;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Maximum of a query that has seen no key, finite in powers of 2 as well. A masked key has the score -infinity.
+/// Maximum of a query that has seen no key: about the smallest f32 that is still finite times `log2(e)`, as [`Products::exp`] needs it. A
+/// masked key has the score -infinity.
 pub(super) const NO_MAXIMUM: f32 = f32::MIN * 0.69;
 
 /// Up to [`BLOCK`] queries and their scores with a tile of keys.

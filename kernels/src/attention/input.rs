@@ -14,7 +14,11 @@ use crate::error::KernelError;
 ///
 /// The same operation serves ragged space (`pages` = 0, 1, 2, .., one span for each sequence), compact space (one
 /// span for each segment of the radix tree, `pages` = the plan's `scatter`) and single queries (spans of length 1);
-/// the result of a query is the same in all three, bit for bit. With bf16 output the operands are rounded to bf16 for the products.
+/// the result of a query is the same in all three, bit for bit. Operands of the products are rounded to the
+/// [`Float`](super::Float) of the call.
+///
+/// Scores and weighted sums are f32. A query may be NaN if all its scores are below -2.3e38 or, with bf16 operands, if its largest score is
+/// beyond about ±1e9; a column of its output may be infinite if the sum of the values that it sees exceeds the largest f32.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
     /// Queries, `[rows, num_heads * head_dim]`.

@@ -15,13 +15,13 @@ pub(super) const KEYS: usize = 128;
 /// Maximum queries of an item. Keys and values are collected once for all of them.
 pub(super) const MAX_QUERIES: usize = 1024;
 
-/// Queries of an item where more would leave threads without work.
+/// Minimum of the maximum queries of an item, where longer items would leave threads without work or take too long.
 const MIN_QUERIES: usize = 128;
 
-/// Maximum scores of an item of more than the fewest queries, since a pass gives way between items.
+/// Maximum scores of an item of more than [`MIN_QUERIES`] queries: a forward pass gives way to others only between items.
 const MAX_SCORES: usize = 1 << 22;
 
-/// Minimum items per thread that items of more than the fewest queries must leave.
+/// Minimum items per thread where items have more than [`MIN_QUERIES`] queries.
 const ITEMS_PER_THREAD: usize = 4;
 
 /// Queries of one key/value head of a span.

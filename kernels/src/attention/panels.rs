@@ -3,7 +3,7 @@
 use super::products::Products;
 use crate::simd::{MAX_LANES, Vector};
 
-/// Writes the values of a row as words.
+/// Writes the values of a row, times `factor` and rounded to elements, as words; those up to a whole step are zero.
 ///
 /// # Safety
 /// The CPU has the instructions of `P`.

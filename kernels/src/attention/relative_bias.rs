@@ -2,25 +2,26 @@
 
 use super::layout::QkvLayout;
 use crate::error::KernelError;
-use crate::simd::MAX_LANES;
 
 /// Relative position bias: one value for each head and each distance of a query from a key.
 #[derive(Debug, Clone)]
 pub struct RelativeBias {
-    /// `[num_heads, stride]`: the biases of the distances `-(limit - 1) ..= limit - 1`, padded for a whole line of lanes.
+    /// `[num_heads, stride]`: the biases of the distances `-(limit - 1) ..= limit - 1`, ascending.
     table: Vec<f32>,
+    /// Distances: `2 * limit - 1`.
     stride: usize,
+    /// Maximum positions of a path.
     limit: usize,
 }
 
 impl RelativeBias {
     /// The biases of paths of up to `limit` positions: `bias(head, distance)`, where the distance is the query's position minus the key's.
     pub fn new(num_heads: usize, limit: usize, bias: impl Fn(usize, isize) -> f32) -> Self {
-        let distances = 2 * limit.max(1) - 1;
-        let stride = distances + 2 * MAX_LANES;
+        let limit = limit.max(1);
+        let stride = 2 * limit - 1;
         let mut table = vec![0.0; num_heads * stride];
         for (head, row) in table.chunks_exact_mut(stride).enumerate() {
-            for (index, value) in row[..distances].iter_mut().enumerate() {
+            for (index, value) in row.iter_mut().enumerate() {
                 *value = bias(head, index as isize - (limit as isize - 1));
             }
         }
@@ -62,7 +63,7 @@ impl RelativeBias {
     /// Adds the biases of a query and the keys from `first_key` on to their scores.
     #[inline(always)]
     pub(super) fn add(&self, head: usize, position: usize, first_key: usize, scores: &mut [f32]) {
-        // Index of distance 0 is `limit - 1`; distances fall from key to key.
+        // The first key's distance is at `end - 1`, since distance 0 is at `limit - 1`; distances fall from key to key.
         let end = head * self.stride + self.limit + position - first_key;
         let biases = self.table[end - scores.len()..end].iter().rev();
         for (score, &bias) in scores.iter_mut().zip(biases) {

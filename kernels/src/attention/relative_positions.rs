@@ -10,6 +10,7 @@ use crate::error::KernelError;
 pub struct DistanceRows {
     /// Rows of the distances `-(limit - 1) ..= limit - 1`, ascending.
     rows: Vec<u32>,
+    /// Maximum positions of a path.
     limit: usize,
 }
 

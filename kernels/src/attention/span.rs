@@ -2,7 +2,7 @@
 
 use crate::error::KernelError;
 
-/// Positions are compared as f32, which represents integers exactly up to this limit.
+/// Maximum positions of a path, so few that sums of positions and windows fit a `u32` in every kernel.
 pub(super) const MAX_POSITIONS: usize = 1 << 24;
 
 /// Queries at neighbouring positions of one path.

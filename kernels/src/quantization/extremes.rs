@@ -18,7 +18,7 @@ impl<V: Vector> Extremes<V> {
         Self { min: x.min(self.min), max: x.max(self.max), not_finite: x.fmadd(zero, self.not_finite) }
     }
 
-    /// Inlined like all code on vectors: a separate function would be compiled without the instruction set.
+    /// The extremes of all lanes and zero; `None` if a value is not finite.
     #[inline(always)]
     fn reduce(self) -> Option<(f32, f32)> {
         // Missing lanes are 0, and so is the initial value of all lanes.

@@ -1,22 +1,23 @@
 //! Quantization of rows of weights to signed bytes.
 //!
-//! A row's bytes depend on that row alone and are equal on every instruction set: an extreme, and one division and rounding per weight.
+//! A row's bytes depend on that row alone and are equal on every instruction set: minima, maxima, and one division and one rounding per
+//! weight.
 
 use super::extremes::extremes;
 use crate::isa::Isa;
 use crate::simd::{self, MAX_LANES, Operation, Simd, Vector, for_vectors};
 
-/// A row of weights in signed bytes: byte `q` stands for `scale * q`.
+/// Scale and sum of a row of weights in signed bytes, which are kept elsewhere: byte `q` stands for `scale * q`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct QuantizedWeights {
     /// NaN where the row has a weight that is not finite; all bytes are then 0.
     pub(crate) scale: f32,
-    /// Sum of the bytes.
+    /// Sum of the bytes, exact for rows of up to 132,104 weights.
     pub(crate) total: i32,
 }
 
 impl QuantizedWeights {
-    /// Quantizes a row to -127 ..= 127, so that the largest weight is exact. `bytes` is as long as `weights`.
+    /// Quantizes a row to -127 ..= 127; the weight of the largest magnitude becomes 127 or -127. `bytes` is as long as `weights`.
     pub(crate) fn quantize(weights: &[f32], bytes: &mut [i8]) -> Self {
         Self::quantize_with(Isa::best(), weights, bytes)
     }
@@ -72,7 +73,7 @@ unsafe fn write_bytes<V: Vector>(weights: &[f32], scale: f32, bytes: &mut [i8]) 
     // SAFETY: the caller's duty.
     unsafe {
         let scale = V::set1(scale);
-        // Exact: a packed row has at most 66,312 weights, whose bytes add up to less than 2^24.
+        // Partial sums of integers below 2^24 are exact; a packed row has at most 66,311 weights of up to 127 (`MAX_QUANTIZED`).
         let mut total = V::set1(0.0);
         for_vectors::<V>(weights.len(), |i, count| {
             let rounded = V::loadu_up_to(weights.as_ptr().add(i), count).div(scale).round();

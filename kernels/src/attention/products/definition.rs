@@ -29,7 +29,8 @@ pub(crate) trait Products {
     /// Values rounded to elements, each as an f32.
     fn round(values: Self::V) -> Self::V;
 
-    /// `e^(scores - max)`, to the precision of the elements.
+    /// `e^(scores - max)`, to the precision of the elements. For bf16 all weights with one maximum have a common factor near 1, since the
+    /// maximum in powers of 2 is rounded; the factor may overflow or vanish where a maximum is beyond about ±1e9.
     ///
     /// # Safety
     /// The CPU has the instructions.
