@@ -66,6 +66,7 @@ fn attention<'a>(layout: QkvLayout, qkv: &'a [f32], pages: &'a [u32], spans: &'a
         scale: 1.0 / (layout.head_dim as f32).sqrt(),
         mask: Mask::Causal,
         window: None,
+        softcap: None,
         bias: None,
         positions: None,
     }

@@ -68,6 +68,7 @@ fn measure_attention<F: Float>(isa: Isa, layout: QkvLayout, tokens: usize) -> Re
             scale: 0.1,
             mask,
             window: None,
+            softcap: None,
             bias: None,
             positions: None,
         };

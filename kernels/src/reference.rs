@@ -137,8 +137,9 @@ pub fn attention(op: &Attention<'_>) -> Vec<f64> {
                     .map(|(score, &key)| {
                         let distance = position as isize - key as isize;
                         let bias = op.bias.map_or(0.0, |bias| bias.value(head, distance));
-                        (score + positional(op, head, &q, key, distance, span.path)) * f64::from(op.scale)
-                            + f64::from(bias)
+                        let score = (score + positional(op, head, &q, key, distance, span.path)) * f64::from(op.scale);
+                        let bound = |cap: f32| f64::from(cap) * (score / f64::from(cap)).tanh();
+                        op.softcap.map_or(score, bound) + f64::from(bias)
                     })
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -12,7 +12,7 @@ from reference import WIDE_HEADED_ENCODERS, assert_close, assert_raw, assert_sco
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny",
-             "deberta-v2-tiny", "eurobert-tiny", "xlm-roberta-xl-tiny"]
+             "deberta-v2-tiny", "eurobert-tiny", "xlm-roberta-xl-tiny", "ministral3-tiny", "pplx-tiny", "bidirlm-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 ROUTED = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",

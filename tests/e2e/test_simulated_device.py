@@ -10,13 +10,13 @@ from reference import WIDE_HEADED_DECODERS, WIDE_HEADED_ENCODERS, difference, ex
 from simulated import LEAST_COSINE, LIBRARIES, Simulated, assert_values, cosine, on, required
 from test_encoders import (EMBEDDERS, RERANKERS, STATIC, TOKEN_CLASSIFIERS, assert_labels_of_tokens,
                            assert_places_of_what_is_left)
-from test_reference_values import EMBEDDING_MODELS
+from test_reference_values import CPU_ONLY, EMBEDDING_MODELS
 
 pytestmark = required
 
 DTYPES = ["bfloat16", "float16", "float32"]
 # Order of the work: SIM_SEED picks one of three orders, and within it the next work to run.
-MODELS = EMBEDDING_MODELS + EMBEDDERS
+MODELS = [model for model in EMBEDDING_MODELS + EMBEDDERS if model not in CPU_ONLY]
 SEEDS = range(len(MODELS))
 MODES = [("compact", "1"), ("compact", "0"), ("ragged", "1")]
 
@@ -135,6 +135,12 @@ def test_a_table_of_vectors_stays_on_the_cpu(model):
         assert not any("static embeddings" in warning for warning in server.get("/info").json()["warnings"])
     status, output = run_to_end(FIXTURES / model, "--device", "cuda", env=on(LIBRARIES, {}))
     assert status == 1 and "static embeddings (Model2Vec, StaticEmbedding) run on the CPU" in output, output
+
+
+@pytest.mark.parametrize("model", CPU_ONLY)
+def test_what_has_no_kernel_is_refused_by_name(model):
+    status, output = run_to_end(FIXTURES / model, "--device", "cuda", env=on(LIBRARIES, {}))
+    assert status == 1 and "`attn_logit_softcapping`" in output and "--device cpu" in output, output
 
 
 def by_query(cases, key):

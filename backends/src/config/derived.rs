@@ -13,8 +13,10 @@ impl TransformerConfig {
         let product = |factors: &[usize]| factors.iter().fold(1_u64, |product, &it| product.saturating_mul(it as u64));
         let attention = &self.attention;
         let of_positions = match &self.positions {
-            PositionsConfig::Rotary(RotaryConfig { full, windowed }) => {
-                product(&[if full == windowed { 1 } else { 2 }, positions, attention.head_dim])
+            PositionsConfig::Rotary(rotary) => {
+                let bases = if rotary.full == rotary.windowed { 1 } else { 2 };
+                let kinds = if rotary.growth_within(positions).is_some() { 2 } else { 1 };
+                product(&[bases, kinds, positions, attention.head_dim])
             }
             PositionsConfig::Disentangled(it) => {
                 let projected = product(&[it.terms() - 1, it.rows(), attention.num_heads, attention.head_dim]);
@@ -41,7 +43,7 @@ impl TransformerConfig {
             );
             return Err(LoadError::invalid(file, problem));
         }
-        let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &self.positions else {
+        let PositionsConfig::Rotary(RotaryConfig { full, windowed, .. }) = &self.positions else {
             return check_derived(file, [(self, positions)].into_iter());
         };
         let head_dim = self.attention.head_dim;

@@ -16,7 +16,8 @@ pub(crate) use head::{
 };
 pub(crate) use names::TensorNames;
 pub(crate) use positions::{
-    DisentangledConfig, DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets, RotaryConfig, alibi_slopes,
+    DisentangledConfig, DistanceBias, LearnedPositions, PositionsConfig, QueryGrowth, RelativeBuckets, RotaryConfig,
+    alibi_slopes,
 };
 pub(crate) use rope::{RopeConfig, RopeScaling, Yarn};
 
@@ -47,6 +48,8 @@ pub(crate) struct TransformerConfig {
     pub(crate) sliding_windows: Vec<Option<usize>>,
     /// The word embeddings are also the language model's head.
     pub(crate) tie_word_embeddings: bool,
+    /// Bound of the language model's logits, `softcap * tanh(logit / softcap)`.
+    pub(crate) logit_softcap: Option<f32>,
     /// Tokens of the longest input that the positions allow.
     pub(crate) max_position_embeddings: usize,
     pub(crate) names: TensorNames,
@@ -139,6 +142,8 @@ pub(crate) struct AttentionConfig {
     /// Factor on the scores; `None` for `1 / sqrt(head_dim)`.
     pub(crate) scale: Option<f32>,
     pub(crate) mask: MaskConfig,
+    /// Bound of the scores, `softcap * tanh(score / softcap)`.
+    pub(crate) softcap: Option<f32>,
     /// Biases of the scores, shared by all layers.
     pub(crate) distance_bias: Option<DistanceBias>,
 }

@@ -72,12 +72,36 @@ pub(crate) struct RotaryConfig {
     pub(crate) full: RopeConfig,
     /// RoPE of layers with a window.
     pub(crate) windowed: RopeConfig,
+    /// Growth of the queries of all layers.
+    pub(crate) query_growth: Option<QueryGrowth>,
+}
+
+/// Factor on queries by their position, `1 + beta ln(1 + floor(position / every))`, as in Llama 4 and Ministral 3.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct QueryGrowth {
+    pub(crate) beta: f64,
+    /// Positions with the same factor.
+    pub(crate) every: usize,
+}
+
+impl QueryGrowth {
+    /// The factor at a position; 1 at the first `every` positions.
+    pub(crate) fn factor(self, position: usize) -> f64 {
+        1.0 + self.beta * ((position / self.every) as f64).ln_1p()
+    }
+}
+
+impl RotaryConfig {
+    /// The growth of queries, where it has an effect on one of the first `positions` positions.
+    pub(crate) fn growth_within(&self, positions: usize) -> Option<QueryGrowth> {
+        self.query_growth.filter(|growth| positions > growth.every && growth.beta != 0.0)
+    }
 }
 
 impl From<RopeConfig> for RotaryConfig {
     /// The same in all layers.
     fn from(rope: RopeConfig) -> Self {
-        Self { windowed: rope.clone(), full: rope }
+        Self { windowed: rope.clone(), full: rope, query_growth: None }
     }
 }
 

@@ -125,6 +125,11 @@ impl TransformerBackend {
             let problem = "several pooling modes together run on the CPU only: use --device cpu";
             return Err(LoadError::Options(problem.to_owned()));
         }
+        if config.attention.softcap.is_some() && !target.is_cpu() {
+            let problem =
+                "attention scores with a bound (`attn_logit_softcapping`) run on the CPU only: use --device cpu";
+            return Err(LoadError::Options(problem.to_owned()));
+        }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
         if !target.warnings().is_empty() {

@@ -102,6 +102,7 @@ mod tests {
             qk_width_norm: false,
             scale: None,
             mask: MaskConfig::Causal,
+            softcap: None,
             distance_bias: None,
         };
         let config = TransformerConfig {
@@ -129,6 +130,7 @@ mod tests {
             positions: PositionsConfig::Rotary(rope.into()),
             sliding_windows: vec![None; 36],
             tie_word_embeddings: false,
+            logit_softcap: None,
             max_position_embeddings: 40_960,
             names: names::DECODER,
             classifier: DECODER_HEAD,

@@ -8,6 +8,7 @@ mod experts;
 mod feed_forward;
 mod footprint;
 mod head;
+mod head_layers;
 mod layout;
 mod loader;
 pub(crate) mod memory;

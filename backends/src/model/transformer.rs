@@ -233,8 +233,8 @@ impl Pass<'_, '_> {
             columns: 0..block.qkv.linear.out_features(),
             width_norms: norms.as_ref().map_or(&[], |norms| norms),
             spans: &[
-                HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() },
-                HeadSpan { offset: q_width, num_heads: num_kv_heads, norm: block.k_norm.as_ref() },
+                HeadSpan { offset: 0, num_heads, of_queries: true, norm: block.q_norm.as_ref() },
+                HeadSpan { offset: q_width, num_heads: num_kv_heads, of_queries: false, norm: block.k_norm.as_ref() },
             ],
             position_ids: &self.layout.position_ids,
         };
@@ -266,7 +266,7 @@ impl Pass<'_, '_> {
         let heads = Heads {
             columns: q_width..q_width + kv_width,
             width_norms: k_norm,
-            spans: &[HeadSpan { offset: 0, num_heads: num_kv_heads, norm: block.k_norm.as_ref() }],
+            spans: &[HeadSpan { offset: 0, num_heads: num_kv_heads, of_queries: false, norm: block.k_norm.as_ref() }],
             position_ids: &self.layout.position_ids,
         };
         self.project(block, &heads, (residual, self.layout.rows()), &kv)?;
@@ -278,7 +278,7 @@ impl Pass<'_, '_> {
         let heads = Heads {
             columns: 0..q_width,
             width_norms: q_norm,
-            spans: &[HeadSpan { offset: 0, num_heads, norm: block.q_norm.as_ref() }],
+            spans: &[HeadSpan { offset: 0, num_heads, of_queries: true, norm: block.q_norm.as_ref() }],
             position_ids: &outputs.position_ids,
         };
         self.project(block, &heads, (&output_residual, outputs.rows()), &q)?;

@@ -134,10 +134,13 @@ struct Rotations {
 impl Rotations {
     /// RoPE caches for sequences of up to `positions` tokens; `None` in models without RoPE.
     fn new(config: &TransformerConfig, positions: usize, target: &Target) -> Result<Option<Self>> {
-        let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &config.positions else { return Ok(None) };
+        let PositionsConfig::Rotary(rotary) = &config.positions else { return Ok(None) };
+        let RotaryConfig { full, windowed, .. } = rotary;
+        let growth = rotary.growth_within(positions);
+        let factor = growth.map(|growth| move |position| growth.factor(position));
         let table = |rope: &RopeConfig| -> Result<Arc<Rotary>> {
             let frequencies = rope.inverse_frequencies(config.attention.head_dim);
-            Ok(Arc::new(Rotary::new(&frequencies, positions, config.norm.eps, target)?))
+            Ok(Arc::new(Rotary::new(&frequencies, positions, factor, config.norm.eps, target)?))
         };
         let first = table(full)?;
         let windowed = if windowed == full { Arc::clone(&first) } else { table(windowed)? };
@@ -234,6 +237,7 @@ impl AttentionBlock {
                 layout: qkv_layout(config),
                 window: sliding_windows[loader.index],
                 scale: config.scale.unwrap_or_else(|| 1.0 / (config.head_dim as f32).sqrt()),
+                softcap: config.softcap,
                 bias: loader.bias.cloned(),
                 positions: distances.map(|distances| distances.of_layer(loader)).transpose()?,
                 rounds_factors: loader.target.rounds_attention(),

@@ -46,13 +46,25 @@ fn runnable(cases: &[Value]) -> Vec<Value> {
     cases
 }
 
-/// Fixtures that a test of many combinations runs: on the simulated device without wide heads, which have a test of their own.
+/// Fixtures that a test of many combinations runs: those that a GPU computes, on the simulated device without wide heads, which have a test of their own.
 fn fixtures<'a>(names: &'a [&str], wide_headed: &[&str]) -> impl Iterator<Item = &'a str> {
-    names.iter().copied().filter(move |name| !simulated() || !wide_headed.contains(name))
+    let names = names.iter().copied().filter(|name| !CPU_ONLY.contains(name));
+    names.filter(move |name| !simulated() || !wide_headed.contains(name))
 }
 
 fn on_gpu(path: PathBuf, dtype: Dtype) -> LoadOptions {
     LoadOptions { device: Some(DeviceChoice::Cuda(0)), dtype: Some(dtype), ..options(path) }
+}
+
+#[test]
+fn what_has_no_kernel_is_refused_by_name() {
+    if no_gpu() {
+        return;
+    }
+    for name in CPU_ONLY {
+        let refused = prefold_backends::load(&on_gpu(fixture(name), Dtype::Float32)).err().unwrap().to_string();
+        assert!(refused.contains("`attn_logit_softcapping`") && refused.contains("--device cpu"), "{name}: {refused}");
+    }
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f32 {

@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Output, TaskId, Tokens};
 
-pub const EMBEDDERS: [&str; 24] = [
+pub const EMBEDDERS: [&str; 27] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -25,6 +25,9 @@ pub const EMBEDDERS: [&str; 24] = [
     "deberta-v2-tiny",
     "eurobert-tiny",
     "xlm-roberta-xl-tiny",
+    "ministral3-tiny",
+    "pplx-tiny",
+    "bidirlm-tiny",
     WIDE_HEADED_ENCODERS[0],
     WIDE_HEADED_ENCODERS[1],
     WIDE_HEADED_ENCODERS[2],

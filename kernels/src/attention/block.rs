@@ -6,7 +6,7 @@
 use super::item::KEYS;
 use super::products::{BLOCK, Before, Panels, Products, Rows, Sums};
 use crate::runtime::scratch::as_f32;
-use crate::simd::{MAX_LANES, Vector, exp};
+use crate::simd::{MAX_LANES, Vector, exp, tanh};
 use crate::tiles::Between;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -53,6 +53,25 @@ impl<'a> Block<'a> {
     #[inline(always)]
     pub(super) fn scores_of(&mut self, query: usize) -> &mut [f32] {
         &mut as_f32(self.scores)[query * KEYS..][..KEYS]
+    }
+
+    /// Bounds the scores to `softcap * tanh(score / softcap)`; those after the keys, up to a whole vector, become arbitrary.
+    ///
+    /// # Safety
+    /// The CPU has the instructions of `P`.
+    #[inline(always)]
+    pub(super) unsafe fn cap<P: Products>(&mut self, softcap: f32) {
+        for query in 0..self.count {
+            let scores = self.scores_of(query).as_mut_ptr();
+            // SAFETY: the instructions are the caller's duty. Vectors are within a line of scores.
+            unsafe {
+                let (bound, inverse) = (P::V::set1(softcap), P::V::set1(1.0 / softcap));
+                for first in (0..self.keys).step_by(P::V::LANES) {
+                    let score = P::V::loadu(scores.add(first));
+                    tanh(score.mul(inverse)).mul(bound).storeu(scores.add(first));
+                }
+            }
+        }
     }
 
     /// Computes the scores of queries, `[BLOCK, row words]`, with packed keys.

@@ -39,6 +39,8 @@ pub struct Attention<'a> {
     pub mask: Mask<'a>,
     /// Sliding window: a query sees keys less than this many positions away; `None` for no limit.
     pub window: Option<usize>,
+    /// Bound of the scaled scores, which become `softcap * tanh(score / softcap)`; `None` for no bound.
+    pub softcap: Option<f32>,
     /// Added to the scaled scores. Requires as many key/value heads as query heads.
     pub bias: Option<&'a RelativeBias>,
     /// Relative position embeddings, against which queries and keys are scored too. Requires as many key/value heads as query heads.

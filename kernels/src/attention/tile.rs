@@ -226,13 +226,13 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Completes the block's scores: position terms, bias and mask.
+    /// Completes the block's scores: position terms, bound, bias and mask.
     ///
     /// # Safety
     /// The CPU has the instructions of `P`.
     #[inline(always)]
     unsafe fn complete_scores<P: Products>(&mut self, products: &mut P, queries: &Range<usize>, keys: Range<usize>) {
-        let Attention { bias, positions, scale, .. } = *self.queries.path.attention;
+        let Attention { softcap, bias, positions, scale, .. } = *self.queries.path.attention;
         let (head, first) = (self.queries.head, self.queries.position(queries.start));
         let last = self.queries.position(queries.end - 1);
         let words = P::row_words(self.queries.dim());
@@ -249,6 +249,10 @@ impl<'a> Tile<'a> {
             let queries = &self.query_words[block.first * words..][..BLOCK * words];
             // SAFETY: the caller's duty.
             unsafe { add_positions(block, products, (queries, self.keys), positions, &place, &mut self.positions) };
+        }
+        if let Some(softcap) = softcap {
+            // SAFETY: the caller's duty.
+            unsafe { block.cap::<P>(softcap) };
         }
         if let Some(bias) = bias {
             for (query, position) in (first..=last).enumerate() {

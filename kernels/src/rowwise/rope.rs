@@ -28,6 +28,16 @@ impl RopeTable {
         Self { table, frequencies: inv_freq.len() }
     }
 
+    /// The cache times a factor for each position: heads are rotated and scaled.
+    pub fn scaled(&self, factor: impl Fn(usize) -> f64) -> Self {
+        let mut table = self.table.clone();
+        for (position, row) in table.chunks_exact_mut((2 * self.frequencies).max(1)).enumerate() {
+            let factor = factor(position);
+            row.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+        }
+        Self { table, frequencies: self.frequencies }
+    }
+
     /// Number of positions.
     pub fn positions(&self) -> usize {
         if self.frequencies == 0 { 0 } else { self.table.len() / (2 * self.frequencies) }

@@ -54,6 +54,19 @@ pub(crate) fn exp2_for_bf16<V: Vector>(x: V) -> V {
     p.scalef_above(n, x, set1!(-125.0))
 }
 
+/// The hyperbolic tangent, to about 1.2e-7; 1 and -1 beyond 43, NaN for NaN.
+#[inline(always)]
+pub(crate) fn tanh<V: Vector>(x: V) -> V {
+    macro_rules! set1 {
+        ($x:expr) => {
+            // SAFETY: `x` exists, so the CPU has the instructions.
+            unsafe { V::set1($x) }
+        };
+    }
+    let square = exp(x.add(x));
+    set1!(1.0).sub(set1!(2.0).div(square.add(set1!(1.0))))
+}
+
 /// The complementary error function for `x >= 0`, to about 2e-7; NaN for NaN. Formula 7.1.26 of Abramowitz and Stegun.
 #[inline(always)]
 pub(crate) fn erfc_of_positive<V: Vector>(x: V) -> V {

@@ -22,7 +22,7 @@ pub(crate) use dispatch::run;
 pub(crate) use dot::{Dot, FloatDot, Simd};
 pub use format::Int8;
 pub(crate) use format::{FloatFormat, Format};
-pub(crate) use math::{erfc_of_positive, exp, exp2_for_bf16, normal_cdf_for_bf16};
+pub(crate) use math::{erfc_of_positive, exp, exp2_for_bf16, normal_cdf_for_bf16, tanh};
 pub(crate) use operation::{Operation, TileOperation};
 pub(crate) use prefetch::{L1, L2, prefetch};
 pub(crate) use product::{ColumnWords, MAX_MR, RowTiles, RowWords, for_rows, product, product_widening};

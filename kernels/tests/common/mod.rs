@@ -192,6 +192,7 @@ pub(crate) fn fused<'a>(qkv: &'a [f32], layout: QkvLayout, pages: &'a [u32], spa
         scale: 1.0 / (layout.head_dim as f32).sqrt(),
         mask: Mask::Causal,
         window: None,
+        softcap: None,
         bias: None,
         positions: None,
     }

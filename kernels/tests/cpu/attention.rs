@@ -28,10 +28,15 @@ fn check_type<A: Float>(what: &str, attention: &Attention<'_>, expected: &[f64],
 
 /// Causal attention over a prefix tree: most spans have ancestors.
 fn check_tree(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>) {
+    check_bounded_tree(seed, layout, max_len, window, None);
+}
+
+fn check_bounded_tree(seed: u64, layout: QkvLayout, max_len: usize, window: Option<usize>, softcap: Option<f32>) {
     let rng = &mut rng(seed);
     let tree = Tree::random(rng, 4, max_len);
     let qkv = Unaligned::new(&random::<f32>(rng, tree.rows * layout.qkv_width()));
-    check("tree", &Attention { window, ..fused(qkv.get(), layout, &tree.scatter, &tree.spans) });
+    let attention = Attention { window, softcap, ..fused(qkv.get(), layout, &tree.scatter, &tree.spans) };
+    check(&format!("tree, bound {softcap:?}"), &attention);
 }
 
 #[test]
@@ -48,6 +53,10 @@ fn attention_matches_the_reference() {
     for (seed, layout) in (0..).zip(layouts) {
         for window in [None, Some(1), Some(3), Some(64), Some(100), Some(usize::MAX)] {
             check_tree(seed, layout, 150, window);
+        }
+        // Scores are far above the first bound, and around the second.
+        for (window, softcap) in [(Some(64), 0.05), (None, 1.5)] {
+            check_bounded_tree(seed, layout, 150, window, Some(softcap));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Modules that change a text's vector: Dense and LayerNorm.
+//! Modules that change a text's vector: Dense, LayerNorm and a quantizer.
 
 use super::config_of;
 use crate::config::HeadActivation;
@@ -13,6 +13,10 @@ use prefold_kernels::Activation;
 pub(crate) enum VectorModule {
     Dense(DenseModule),
     LayerNorm(LayerNormModule),
+    /// The values as whole numbers from -127 to 127.
+    Int8 {
+        width: usize,
+    },
 }
 
 /// Kind of a module after pooling.
@@ -20,6 +24,8 @@ pub(crate) enum VectorModule {
 pub(crate) enum VectorKind {
     Dense,
     LayerNorm,
+    /// Without a folder.
+    Int8,
 }
 
 /// Normalisation over the values of a vector.
@@ -42,6 +48,7 @@ impl VectorModule {
         match self {
             Self::Dense(dense) => dense.out_features,
             Self::LayerNorm(norm) => norm.width,
+            Self::Int8 { width } => *width,
         }
     }
 
@@ -58,6 +65,7 @@ impl VectorModule {
         match kind {
             VectorKind::Dense => read(files, folder, in_features, with_weights).map(Self::Dense),
             VectorKind::LayerNorm => read_norm(files, folder, in_features, with_weights).map(Self::LayerNorm),
+            VectorKind::Int8 => Ok(Self::Int8 { width: in_features }),
         }
     }
 }

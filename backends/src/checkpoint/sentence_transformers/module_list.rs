@@ -14,6 +14,8 @@ use crate::source::modules::{LIBRARY, MODULES, Module};
 const MAX_DENSE: usize = 16;
 /// Class of Transformer in jina-embeddings-v3; it selects an adapter by the task.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
+/// Class of pplx-embed's last module. It rounds each value to a whole number, without tensors and without a config.
+const QUANTIZER: &str = "st_quantize.FlexibleQuantizer";
 /// Usual folder of a dense module after pooling.
 const DEFAULT_DENSE: &str = "2_Dense";
 /// Folder of the pooling config if there is no `modules.json`.
@@ -43,7 +45,7 @@ pub(crate) struct ModuleList {
     pub(crate) table: Option<String>,
     /// Makes a language model a reranker; excludes pooling.
     pub(crate) logit_score: Option<String>,
-    /// Dense and LayerNorm modules.
+    /// Dense, LayerNorm and quantizer modules.
     pub(crate) dense: Vec<VectorFolder>,
     /// Further such modules by route; empty if all tasks have the same.
     pub(crate) routes: Vec<DenseRoute>,
@@ -104,10 +106,10 @@ impl ModuleList {
         Ok(list)
     }
 
-    /// The folder of each dense layer, once per use.
+    /// The folder of each module with tensors, once per use.
     pub(crate) fn dense_folders(&self) -> impl Iterator<Item = &str> {
         let all = self.dense.iter().chain(self.routes.iter().flat_map(|route| &route.dense));
-        all.map(|folder| folder.path.as_str())
+        all.filter(|folder| folder.kind != VectorKind::Int8).map(|folder| folder.path.as_str())
     }
 
     /// `true` if vectors of the task with this number, 0 being no task, go through Normalize.
@@ -124,7 +126,7 @@ impl ModuleList {
         let mut normalize = false;
         for (index, module) in modules.iter().enumerate() {
             let Module { class: kind, path, file, .. } = module;
-            if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS) {
+            if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS || kind == QUANTIZER) {
                 let supported = "the checkpoint brings Python code of its own, which is not run";
                 return Err(LoadError::unsupported(file, format!("the class {kind}"), supported));
             }
@@ -132,6 +134,10 @@ impl ModuleList {
             if normalize && !matches!(name, "Normalize" | "Dropout") {
                 let what = format!("{kind} after Normalize");
                 return Err(LoadError::unsupported(file, what, "Normalize as the last module"));
+            }
+            if list.dense.last().is_some_and(|last| last.kind == VectorKind::Int8) {
+                let what = format!("{kind} after {QUANTIZER}");
+                return Err(LoadError::unsupported(file, what, format!("{QUANTIZER} as the last module")));
             }
             match (name, index) {
                 ("Transformer", 0) if path == folder => {}
@@ -158,6 +164,9 @@ impl ModuleList {
                 }
                 ("LayerNorm", _) if index >= behind => {
                     list.dense.push(VectorFolder { kind: VectorKind::LayerNorm, path: path.clone() });
+                }
+                (_, _) if index >= behind && kind == QUANTIZER => {
+                    list.dense.push(VectorFolder { kind: VectorKind::Int8, path: String::new() });
                 }
                 // For training.
                 ("Dropout", _) if index >= behind => {}

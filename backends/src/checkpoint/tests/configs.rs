@@ -25,6 +25,7 @@ const ATTENTION: AttentionConfig = AttentionConfig {
     qk_width_norm: false,
     scale: None,
     mask: MaskConfig::Causal,
+    softcap: None,
     distance_bias: None,
 };
 
@@ -54,6 +55,7 @@ fn tiny(model_type: &str) -> TransformerConfig {
         positions: PositionsConfig::Rotary(RopeConfig { theta: 1e6, scaling: RopeScaling::None }.into()),
         sliding_windows: vec![None; 3],
         tie_word_embeddings: false,
+        logit_softcap: None,
         max_position_embeddings: 1024,
         names: names::DECODER,
         classifier: DECODER_HEAD,

@@ -21,6 +21,7 @@ mod hub_routers;
 mod left_out;
 mod limits;
 mod logit_score;
+mod newer_decoders;
 mod newer_families;
 mod normalize;
 mod pytorch_files;

@@ -13,7 +13,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 fn thetas(config: &TransformerConfig) -> (f64, f64) {
-    let PositionsConfig::Rotary(RotaryConfig { full, windowed }) = &config.positions else { panic!("rotary") };
+    let PositionsConfig::Rotary(RotaryConfig { full, windowed, .. }) = &config.positions else { panic!("rotary") };
     (full.theta, windowed.theta)
 }
 

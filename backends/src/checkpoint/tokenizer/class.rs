@@ -46,7 +46,7 @@ const NAMES: [(&str, Class); 16] = [
 ];
 
 /// Class of a model type if no file names one (`TOKENIZER_MAPPING_NAMES`).
-const OF_MODEL_TYPES: [(&str, Class); 13] = [
+const OF_MODEL_TYPES: [(&str, Class); 14] = [
     ("bert", Class::Bert),
     ("distilbert", Class::DistilBert),
     ("electra", Class::Bert),
@@ -59,6 +59,7 @@ const OF_MODEL_TYPES: [(&str, Class); 13] = [
     ("deberta-v2", Class::DebertaV2),
     ("qwen2", Class::Qwen2),
     ("qwen3", Class::Qwen2),
+    ("gemma2", Class::Gemma),
     ("gemma3_text", Class::Gemma),
 ];
 

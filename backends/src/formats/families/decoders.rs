@@ -95,7 +95,42 @@ pub(super) const GEMMA3: Family = Family {
     ..LLAMA
 };
 
-pub(super) static DECODERS: [Family; 9] = [
+/// A bound of the scores, windows in every second layer, one base of rotations and no norms of queries and keys.
+const GEMMA2: Family = Family {
+    model_type: "gemma2",
+    prefix: "Gemma2",
+    // The mask of the class does not depend on that field.
+    musts: &[MUSTS, NO_MLP_BIAS, &[off("use_bidirectional_attention")]],
+    positions: rope_theta(Some(10_000.0)),
+    qk_norm: Rule::Fixed(false),
+    windows: Windows::EverySecond,
+    softcaps: true,
+    ..GEMMA3
+};
+
+const MISTRAL: Family = Family {
+    model_type: "mistral",
+    prefix: "Mistral",
+    musts: &[MUSTS, NO_MLP_BIAS, &[("attention_bias", Must::False("mistral has no biases"))]],
+    positions: rope_theta(None),
+    biases: Biases::NONE,
+    optional_kv_heads: false,
+    windows: Windows::AllLayers(4096),
+    ..LLAMA
+};
+
+/// Mistral with queries that grow with their position.
+const MINISTRAL3: Family = Family {
+    model_type: "ministral3",
+    prefix: "Ministral3",
+    norm_eps: 1e-5,
+    default_head_dim: Some(128),
+    query_growth: true,
+    windows: Windows::AllOrNone,
+    ..MISTRAL
+};
+
+pub(super) static DECODERS: [Family; 13] = [
     // Before those whose `model_type` they have: decoders that were trained without the causal mask.
     // voyage-4-nano.
     Family {
@@ -108,20 +143,30 @@ pub(super) static DECODERS: [Family; 9] = [
     },
     // gte-Qwen2 and what was trained from it, stella_en_1.5B among them.
     Family { mark: Some(Mark::Model("modeling_qwen.Qwen2Model")), own_code: true, mask: MaskConfig::Full, ..QWEN2 },
+    // Perplexity's: Qwen3 without the mask.
+    Family {
+        model_type: "bidirectional_pplx_qwen3",
+        prefix: "PPLXQwen3",
+        own_code: true,
+        mask: MaskConfig::Full,
+        ..QWEN3
+    },
+    // BidirLM 0.6B and 1.7B: Qwen3 without the mask. Those of Gemma 3 name their activation in another field.
+    Family {
+        model_type: "bidirlm",
+        mark: Some(Mark::Field("hidden_act", "silu")),
+        prefix: "BidirLM",
+        suffixes: &["Model"],
+        own_code: true,
+        mask: MaskConfig::Full,
+        ..QWEN3
+    },
     Family { gguf: Some(Gguf::of("qwen3")), ..QWEN3 },
     Family { gguf: Some(Gguf::of("qwen2")), ..QWEN2 },
     // Mistral's files name `llama`, too.
     Family { gguf: Some(Gguf { interleaved_rope: true, ..Gguf::of("llama") }), ..LLAMA },
-    Family {
-        model_type: "mistral",
-        prefix: "Mistral",
-        musts: &[MUSTS, NO_MLP_BIAS, &[("attention_bias", Must::False("mistral has no biases"))]],
-        positions: rope_theta(None),
-        biases: Biases::NONE,
-        optional_kv_heads: false,
-        windows: Windows::AllLayers(4096),
-        ..LLAMA
-    },
+    MISTRAL,
+    MINISTRAL3,
     // NVIDIA's: Llama without the mask.
     Family {
         model_type: "llama_bidirec",
@@ -132,6 +177,7 @@ pub(super) static DECODERS: [Family; 9] = [
         ..LLAMA
     },
     GEMMA3,
+    GEMMA2,
     // Llama without the mask, and with the classes and heads of an encoder.
     Family {
         model_type: "eurobert",

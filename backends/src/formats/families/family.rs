@@ -27,6 +27,8 @@ pub(crate) struct Family {
     /// The field that scales rotations of inputs longer than the model was trained on, by their length, and the field of that
     /// length. Scaled inputs are refused.
     pub(crate) scaled_beyond: Option<(&'static str, &'static str)>,
+    /// Queries grow with their position (`llama_4_scaling_beta` in the parameters of RoPE).
+    pub(crate) query_growth: bool,
     /// Default of the number of token types, where inputs have them.
     pub(crate) token_types: Option<usize>,
     /// `embedding_size` may be another than `hidden_size`.
@@ -55,6 +57,8 @@ pub(crate) struct Family {
     /// Field by whose root scores are divided, instead of the root of `head_dim`.
     pub(crate) query_pre_attn_scalar: Option<&'static str>,
     pub(crate) windows: Windows,
+    /// Attention scores and the language model's logits are bounded (`attn_logit_softcapping`, `final_logit_softcapping`).
+    pub(crate) softcaps: bool,
     pub(crate) activations: Activations,
     pub(crate) ffn_glu: FfnGlu,
     /// Experts, `num_experts` of them, replace the feed-forward block in some layers.
@@ -230,11 +234,15 @@ pub(crate) enum Windows {
     Never,
     /// `sliding_window`, with a default, for the layers in `layer_types`; without types for all layers.
     AllLayers(usize),
+    /// `sliding_window` for all layers, which have none without it.
+    AllOrNone,
     /// `layer_types`, or with `use_sliding_window` the layers from `max_window_layers` on.
     SomeLayers,
     /// All layers but every so many, by `layer_types` or `_sliding_window_pattern`; without a causal mask half of the window is on
     /// either side.
     Alternating,
+    /// `sliding_window` in the layers that `layer_types` says, otherwise in the first and every second layer after it.
+    EverySecond,
     /// `local_attention` tokens in all layers but every so many (`global_attn_every_n_layers`).
     Local,
 }

@@ -13,6 +13,7 @@ mod positions;
 mod read;
 mod rope;
 mod settings;
+mod softcaps;
 mod windows;
 
 pub(crate) use encoders::STATIC;

@@ -1,8 +1,8 @@
 //! The positions of a family.
 
-use super::disentangled;
 use super::family::{Family, Positions};
 use super::settings::Settings;
+use super::{disentangled, rope};
 use crate::config::{DistanceBias, LearnedPositions, PositionsConfig, RelativeBuckets};
 use crate::error::LoadError;
 use crate::json::Fields;
@@ -26,7 +26,10 @@ pub(super) fn read(
         Positions::Alibi | Positions::None => return Ok((PositionsConfig::Biases, rows)),
         Positions::Disentangled => return Ok((disentangled::read(fields, rows)?, rows)),
         Positions::Rotary(rotary) => {
-            let rotary = settings.rotary(rotary, head_dim)?;
+            let mut rotary = settings.rotary(rotary, head_dim)?;
+            if family.query_growth {
+                rotary.query_growth = Some(rope::query_growth(fields)?);
+            }
             let longest = match family.scaled_beyond {
                 Some((factor, trained)) if fields.get(factor).is_some() => rows.min(fields.or(trained, 2048)?),
                 _ => rows,

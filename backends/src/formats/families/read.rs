@@ -4,7 +4,7 @@ use super::family::{Family, Rule, Width};
 use super::feed_forward::activation;
 use super::labels::label_count;
 use super::settings::{Settings, first_of};
-use super::{adapters, feed_forward, positions, windows};
+use super::{adapters, feed_forward, positions, softcaps, windows};
 use crate::config::{
     AttentionConfig, ClassifierHead, EmbeddingsConfig, MaskConfig, NormConfig, NormKind, PositionsConfig,
     TransformerConfig, poolings,
@@ -53,6 +53,7 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
         positions,
         sliding_windows: vec![],
         tie_word_embeddings: is_tied(settings, family)?,
+        logit_softcap: softcaps::of_logits(fields, family)?,
         max_position_embeddings,
         names: family.names,
         classifier: classifier(settings, family, attention.mask)?,
@@ -145,6 +146,7 @@ fn attention(
         qk_width_norm: family.qk_width_norm,
         scale: scale(settings, family, head_dim, positions)?,
         mask: mask(settings, family)?,
+        softcap: softcaps::of_scores(settings.json(), family)?,
         distance_bias: positions::distance_bias(settings.json(), family)?,
     })
 }

@@ -1,7 +1,7 @@
 //! Rotary embedding in `config.json`, in both spellings.
 
 use super::family::{Rotary, UNSCALED};
-use crate::config::{RopeConfig, RopeScaling, RotaryConfig, Yarn};
+use crate::config::{QueryGrowth, RopeConfig, RopeScaling, RotaryConfig, Yarn};
 use crate::error::LoadError;
 use crate::json::{Fields, shown};
 
@@ -66,7 +66,7 @@ fn two_bases(
     // Null means that windowed layers have no base of their own, as transformers 4 reads ModernBERT's.
     let is_null = config.mentions(windowed.0) && config.get(windowed.0).is_none();
     let default = if is_null { full.theta } else { windowed.1 };
-    Ok(RotaryConfig { full, windowed: one("sliding_attention", (windowed.0, default))? })
+    Ok(RotaryConfig { full, windowed: one("sliding_attention", (windowed.0, default))?, query_growth: None })
 }
 
 fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: &[&str]) -> Result<RopeConfig, LoadError> {
@@ -105,6 +105,30 @@ fn parse_ntk(rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
         Some(value) => Err(rope.unsupported("mixed_b", &shown(value), "null")),
     }
 }
+
+/// The growth of queries, in the parameters of RoPE. The class of such a model has no default for its fields.
+///
+/// # Errors
+/// A field is missing, malformed or out of range.
+pub(super) fn query_growth(config: &Fields<'_>) -> Result<QueryGrowth, LoadError> {
+    /// Limit far above any model.
+    const MAX_BETA: f64 = 1024.0;
+    let rope = match config.object("rope_parameters")? {
+        Some(rope) => rope,
+        None => {
+            let older = config.object("rope_scaling")?;
+            older.ok_or_else(|| config.problem("rope_parameters", "is missing"))?
+        }
+    };
+    match (rope.required::<f64>(BETA)?, rope.required::<usize>(ORIGINAL)?) {
+        (_, 0) => Err(rope.problem(ORIGINAL, "must be above 0")),
+        (beta, every) if (0.0..=MAX_BETA).contains(&beta) => Ok(QueryGrowth { beta, every }),
+        (beta, _) => Err(rope.problem(BETA, &format!("must be from 0 to {MAX_BETA}, it is {beta}"))),
+    }
+}
+
+/// The field of the growth of queries.
+const BETA: &str = "llama_4_scaling_beta";
 
 /// The length that the model was trained on before the scaling.
 const ORIGINAL: &str = "original_max_position_embeddings";

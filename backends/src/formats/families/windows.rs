@@ -25,6 +25,10 @@ pub(super) fn read(
     let one_sided = |window: usize| window + usize::from(is_full);
     let types = match windows {
         Windows::Never => return Ok(vec![None; num_layers]),
+        Windows::AllOrNone => {
+            let window = fields.get(WINDOW).map(|_| size(fields)).transpose()?;
+            return Ok(vec![window.map(one_sided); num_layers]);
+        }
         _ => by_type(fields, num_layers)?,
     };
     let (slides, window) = match windows {
@@ -42,6 +46,10 @@ pub(super) fn read(
             let name = first_of(fields, &["_sliding_window_pattern", "sliding_window_pattern"]);
             let slides = types.map_or_else(|| periodic(fields, name, 6, 1..num_layers + 1), Ok)?;
             (slides, if is_full { two_sided(fields, WINDOW, 512)? } else { size(fields)? })
+        }
+        Windows::EverySecond => {
+            let slides = types.unwrap_or_else(|| (0..num_layers).map(|layer| layer % 2 == 0).collect());
+            (slides, one_sided(size(fields)?))
         }
         _ => match some_layers(fields, types, num_layers)? {
             slides if slides.contains(&true) => (slides, one_sided(size(fields)?)),

@@ -63,7 +63,7 @@ impl Settings for Metadata<'_> {
                     RopeScaling::Linear { factor } if is_scaled => RopeScaling::Linear { factor },
                     _ => RopeScaling::None,
                 };
-                Ok(RotaryConfig { full, windowed: RopeConfig { theta, scaling } })
+                Ok(RotaryConfig { full, windowed: RopeConfig { theta, scaling }, query_growth: None })
             }
         }
     }

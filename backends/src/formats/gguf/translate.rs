@@ -26,7 +26,11 @@ impl GgufFile {
                 self.windows(&mut fields, ["local_attention", "global_attn_every_n_layers"], 3)?;
             }
             Windows::Alternating => self.windows(&mut fields, ["sliding_window", "_sliding_window_pattern"], 6)?,
-            Windows::Never | Windows::AllLayers(_) | Windows::SomeLayers => {}
+            Windows::Never
+            | Windows::AllLayers(_)
+            | Windows::AllOrNone
+            | Windows::SomeLayers
+            | Windows::EverySecond => {}
         }
         if family.experts {
             let names = [

@@ -39,6 +39,8 @@ pub(crate) struct Attention {
     pub(crate) window: Option<usize>,
     /// Factor on the scores.
     pub(crate) scale: f32,
+    /// Bound of the scores after the factor, `softcap * tanh(score / softcap)`. A GPU has no kernel for it.
+    pub(crate) softcap: Option<f32>,
     /// Biases added to the scores, after the factor.
     pub(crate) bias: Option<Arc<ScoreBias>>,
     /// Relative position embeddings, against which queries and keys are also scored.
@@ -120,7 +122,7 @@ impl Operation<2> for AttentionOp<'_> {
 
     fn on_cpu(&self, out: CpuOutput<'_>, [q, kv]: [CpuTensor<'_>; 2]) -> Result<()> {
         let Some((items, range)) = &self.items else { candle_core::bail!("attention: no items") };
-        let &Attention { layout, window, scale, ref bias, ref positions, rounds_factors, .. } = self.attention;
+        let &Attention { layout, window, scale, softcap, ref bias, ref positions, rounds_factors, .. } = self.attention;
         let attention = prefold_kernels::Attention {
             q: columns(q, 0)?,
             k: columns(kv, 0)?,
@@ -131,6 +133,7 @@ impl Operation<2> for AttentionOp<'_> {
             scale,
             mask: self.pages.mask(),
             window,
+            softcap,
             bias: bias.as_ref().map(|bias| &bias.host),
             positions: None,
         };
