@@ -12,7 +12,8 @@ from reference import WIDE_HEADED_ENCODERS, assert_close, assert_raw, assert_sco
 EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tiny", "xlm-roberta-tiny", "mpnet-tiny",
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny",
-             "deberta-v2-tiny", "eurobert-tiny", "xlm-roberta-xl-tiny", "ministral3-tiny", "pplx-tiny", "bidirlm-tiny"]
+             "deberta-v2-tiny", "eurobert-tiny", "xlm-roberta-xl-tiny", "ministral3-tiny", "pplx-tiny", "bidirlm-tiny",
+             "jina-v5-nano-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 ROUTED = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",
@@ -53,6 +54,19 @@ def test_a_task_selects_an_adapter_and_its_instruction(served):
         assert server.ask("/embed", inputs=case["input_ids"], task=case["task"]) == [unit], "token ids as they are"
     by_type = server.ask("/embed", inputs=cases[0]["text"], input_type="query")
     assert by_type == server.ask("/embed", inputs=cases[0]["text"], task="retrieval.query")
+
+
+@pytest.mark.parametrize("model", ["jina-v5-small-tiny", "jina-v5-nano-tiny"])
+def test_a_task_selects_an_adapter_in_a_folder_of_its_own(served, model):
+    server, cases = served(model), expected(model)["task_cases"]
+    tasks = {case["task"]: {"task": case["task"]} for case in cases if "task" in case}
+    info = server.get("/info").json()
+    assert set(info["tasks"]) == set(tasks) and any("have the adapter `retrieval`" in warning for warning in info["warnings"])
+    for case in cases:
+        unit = server.ask("/embed", inputs=case["text"], **tasks.get(case.get("task"), {}))[0]
+        assert_unit(unit, case["last_normalized"], case["name"])
+    by_type = server.ask("/embed", inputs=cases[0]["text"], input_type="query")
+    assert cases[0]["task"] == "retrieval.query" and by_type == server.ask("/embed", inputs=cases[0]["text"], task="retrieval.query")
 
 
 @pytest.mark.parametrize("model", ROUTED)

@@ -11,7 +11,8 @@ from reference import BUILTIN, WIDE_HEADED_DECODERS, assert_logits, assert_raw, 
 
 # Models that a GPU refuses, because it has no kernel for them.
 CPU_ONLY = ["gemma2-tiny"]
-EMBEDDING_MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny", "gemma2-tiny"]
+EMBEDDING_MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny", "gemma2-tiny",
+                    "jina-v5-small-tiny"]
 THRESHOLDS = ["0", "1"]
 POOLING_FLAG = {"last": "last-token", "mean": "mean", "cls": "cls"}
 

@@ -1,16 +1,25 @@
 //! The LoRA adapter in a model's folder, which transformers loads with the model.
 
 use super::capabilities::head::HeadSource;
+use super::task_adapters;
+use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::formats::lora::{self, AdaptedFiles, LoraConfig};
 use crate::source::ModelFiles;
 
-/// The tensors of the files with the changes of the adapter in the same folder, if there is one, and warnings about it.
+/// The tensors of the files with the changes of the adapter in the same folder, if there is one, or with those of tasks, and warnings about
+/// them.
 ///
 /// # Errors
-/// As for [`ModelFiles::weights`]; the adapter is malformed, or needs an unsupported feature.
-pub(super) fn weights(files: &ModelFiles) -> Result<(Option<Weights>, Vec<String>), LoadError> {
+/// As for [`ModelFiles::weights`]; an adapter is malformed, or needs an unsupported feature.
+pub(super) fn weights(
+    files: &ModelFiles,
+    config: &TransformerConfig,
+) -> Result<(Option<Weights>, Vec<String>), LoadError> {
+    if let Some(adapters) = config.adapters.as_ref().filter(|adapters| !adapters.of_tables) {
+        return task_adapters::weights(files, &adapters.names);
+    }
     let Some(config) = files.read(lora::CONFIG)? else { return Ok((files.weights()?, vec![])) };
     let config = LoraConfig::read(&config)?;
     let Some(base) = files.tensors("")? else { return Ok((None, vec![])) };

@@ -2,6 +2,7 @@
 
 use super::sentence_transformers::prompts;
 use super::sentence_transformers::texts::TextSettings;
+use super::task_adapters;
 use super::tokenizer;
 use super::tokenizer::catch_panic::catch_panic;
 use super::tokenizer::tokenizer_json;
@@ -54,7 +55,9 @@ impl Metadata {
             Some(gguf) => (gguf.config()?, None),
             None => {
                 let json = files.json(CONFIG)?.ok_or_else(|| files.missing(CONFIG, ""))?;
-                (config_json::read(&json)?, Some(json))
+                let mut config = config_json::read(&json)?;
+                task_adapters::complete(files, &mut config)?;
+                (config, Some(json))
             }
         };
         let mut texts = TextSettings::read(files)?;

@@ -7,6 +7,7 @@ mod sentence_transformers;
 mod static_embedding;
 mod sub_models;
 mod summary;
+mod task_adapters;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -133,7 +134,7 @@ impl Inspection {
                 let metadata = Metadata::read(&files, gguf.as_ref(), sums)?;
                 let (weights, warnings) = match gguf {
                     Some(gguf) => (Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)), vec![]),
-                    None => adapter::weights(&files)?,
+                    None => adapter::weights(&files, &metadata.config)?,
                 };
                 (metadata, weights, warnings)
             }

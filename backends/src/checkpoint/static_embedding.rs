@@ -209,7 +209,7 @@ impl StaticEmbedding {
                 }
                 None => return Err(LoadError::MissingTensor { file: files.description().to_owned(), name }),
             },
-            Some(Weights::Adapted(_) | Weights::Gguf(_)) | None => None,
+            Some(Weights::Adapted(_) | Weights::ByTask(_) | Weights::Gguf(_)) | None => None,
         };
         let shape = match shape {
             Some(shape) => shape,

@@ -1,7 +1,7 @@
 //! Check that all tensors of a checkpoint are present in the config's shapes.
 
 use super::capabilities::head::HeadSource;
-use crate::config::adapters::first_factor;
+use crate::config::adapters::{FIRST, first_factor};
 use crate::config::{HeadName, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::Weights;
@@ -11,7 +11,14 @@ use crate::formats::Weights;
 /// # Errors
 /// A tensor is missing or has another shape.
 pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Weights) -> Result<(), LoadError> {
-    config.try_each_tensor(|(name, shape)| weights.check(&name, &shape))?;
+    let mut adapted = 0;
+    config.try_each_tensor(|(name, shape)| {
+        adapted += usize::from(name.ends_with(FIRST));
+        weights.check(&name, &shape)
+    })?;
+    if let Weights::ByTask(files) = weights {
+        files.check_count(adapted)?;
+    }
     let (layers, num_labels) = layers_of(config, head);
     let last = layers.last().map_or("", |layer| layer.name);
     let mut tensors = config.head_tensors(layers, num_labels).into_iter();

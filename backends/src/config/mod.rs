@@ -9,7 +9,7 @@ mod positions;
 mod rope;
 pub(crate) mod tensors;
 
-pub(crate) use adapters::{AdapterTask, AdaptersConfig};
+pub(crate) use adapters::{AdapterTask, AdaptersConfig, Instruction};
 pub(crate) use head::{
     BERT_HEAD, ClassifierHead, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, EUROBERT_HEAD, GTE_HEAD,
     HeadActivation, HeadName, MODERNBERT_HEAD, ROBERTA_HEAD,
@@ -55,7 +55,7 @@ pub(crate) struct TransformerConfig {
     pub(crate) names: TensorNames,
     /// The head of its sequence classifiers.
     pub(crate) classifier: ClassifierHead,
-    /// LoRA adapters, selected by the request's task. Requires that every linear layer is one matrix in the file.
+    /// LoRA adapters, selected by the request's task.
     pub(crate) adapters: Option<AdaptersConfig>,
 }
 

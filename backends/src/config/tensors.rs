@@ -36,6 +36,12 @@ impl TransformerConfig {
         slices(prefix, &[(self.names.q, q), (self.names.k, kv), (self.names.v, kv)])
     }
 
+    /// Rows of `lora_a` of all adapters in the layer that is made of most matrices, each of which has its own; 0 without adapters.
+    pub(crate) fn adapter_columns(&self) -> usize {
+        let parts = self.qkv_slices("").len().max(self.feed_forward_slices("").len());
+        self.adapters.as_ref().map_or(0, |adapters| parts * adapters.width())
+    }
+
     /// A layer's own projections of relative position embeddings.
     pub(crate) fn position_projections(&self) -> impl Iterator<Item = &'static str> {
         let own = match &self.positions {
@@ -151,7 +157,7 @@ impl Tensors<'_> {
 
     /// The LoRA adapters of embeddings.
     fn table_adapters(&mut self, name: &str, rows: usize) {
-        if let Some(adapters) = &self.config.adapters {
+        if let Some(adapters) = self.config.adapters.as_ref().filter(|adapters| adapters.of_tables) {
             self.list.push((first_factor(name), vec![adapters.count(), rows, adapters.rank]));
             self.list.push((second_factor(name), vec![adapters.count(), adapters.rank, self.config.embeddings.size]));
         }

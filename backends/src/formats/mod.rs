@@ -21,7 +21,7 @@ use crate::error::LoadError;
 use candle_core::{Device, Tensor};
 use gguf::{ClassRows, GgufWeights};
 use half::{bf16, f16};
-use lora::AdaptedFiles;
+use lora::{AdaptedFiles, FilesByTask};
 use prefold_kernels::{Dtype, Element};
 
 /// The tensors of a checkpoint.
@@ -35,6 +35,8 @@ pub(crate) enum Weights {
     Files(TensorFiles),
     /// The same with a LoRA adapter.
     Adapted(Box<AdaptedFiles>),
+    /// The same with an adapter for each task.
+    ByTask(Box<FilesByTask>),
     /// Files with a table whose rows tokens share.
     Mapped(MappedTable),
     /// A GGUF file.
@@ -50,6 +52,7 @@ impl Weights {
         match self {
             Self::Files(files) => files.read(name, shape),
             Self::Adapted(files) => files.read(name, shape),
+            Self::ByTask(files) => files.read(name, shape),
             Self::Mapped(table) => table.read(name, shape),
             Self::Gguf(file) => file.read(name, shape),
         }
@@ -70,6 +73,7 @@ impl Weights {
         match self {
             Self::Files(files) => files.read_rows(name, shape, rows),
             Self::Adapted(files) => files.read_rows(name, shape, rows),
+            Self::ByTask(files) => files.base().read_rows(name, shape, rows),
             Self::Mapped(table) => table.read_rows(name, shape, rows),
             Self::Gguf(file) => file.f32_rows(name, shape, rows),
         }
@@ -81,7 +85,7 @@ impl Weights {
     /// They are malformed.
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         match self {
-            Self::Files(_) | Self::Adapted(_) | Self::Mapped(_) => Ok(None),
+            Self::Files(_) | Self::Adapted(_) | Self::ByTask(_) | Self::Mapped(_) => Ok(None),
             Self::Gguf(file) => file.class_rows(width),
         }
     }
@@ -104,7 +108,7 @@ impl Weights {
     pub(crate) fn mapped(&self) -> Option<&MappedTable> {
         match self {
             Self::Mapped(table) => Some(table),
-            Self::Files(_) | Self::Adapted(_) | Self::Gguf(_) => None,
+            Self::Files(_) | Self::Adapted(_) | Self::ByTask(_) | Self::Gguf(_) => None,
         }
     }
 
@@ -116,6 +120,7 @@ impl Weights {
         match self {
             Self::Files(files) => files.check(name, shape),
             Self::Adapted(files) => files.check(name, shape),
+            Self::ByTask(files) => files.check(name, shape),
             Self::Mapped(table) => table.check(name, shape),
             Self::Gguf(file) => file.check(name, shape),
         }
@@ -126,6 +131,7 @@ impl Weights {
         match self {
             Self::Files(files) => files.contains(name),
             Self::Adapted(files) => files.contains(name),
+            Self::ByTask(files) => files.contains(name),
             Self::Mapped(table) => table.files().contains(name),
             Self::Gguf(file) => file.contains(name),
         }
@@ -136,6 +142,8 @@ impl Weights {
         match self {
             Self::Files(files) => files.unread(read),
             Self::Adapted(files) => files.unread(read),
+            // A tensor of an adapter without a place is refused.
+            Self::ByTask(files) => files.base().unread(read),
             Self::Mapped(table) => table.unread(read),
             Self::Gguf(file) => file.unread(read),
         }
@@ -146,6 +154,7 @@ impl Weights {
         match self {
             Self::Files(files) => files.parameters(),
             Self::Adapted(files) => files.base().parameters(),
+            Self::ByTask(files) => files.base().parameters(),
             Self::Mapped(table) => table.files().parameters(),
             Self::Gguf(file) => file.parameters(),
         }
@@ -156,6 +165,7 @@ impl Weights {
         match self {
             Self::Files(files) => files.stored_dtype(name),
             Self::Adapted(files) => files.stored_dtype(name),
+            Self::ByTask(files) => files.base().stored_dtype(name),
             Self::Mapped(table) => table.files().stored_dtype(name),
             Self::Gguf(file) => file.stored_dtype(name),
         }

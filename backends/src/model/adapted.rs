@@ -2,7 +2,8 @@
 //!
 //! `lora_a` of all adapters is one matrix, and so is `lora_b`. In the product with `lora_a` a row keeps the columns of its own adapter; the
 //! others are set to 0. So texts of different adapters share a batch, and a row's result depends on that row alone. Runs of rows without an
-//! adapter are skipped.
+//! adapter are skipped. Where a layer is made of several matrices, each with its own adapters, an adapter's columns are those of all of them,
+//! and `lora_b` has zeros where a row of one matrix meets columns of another.
 
 use super::buffers::{Name, Workspace, joins_gate_and_up};
 use super::loader::Loader;
@@ -75,7 +76,7 @@ pub(super) struct Projection {
 /// `lora_a` and `lora_b` of all adapters of a layer.
 #[derive(Debug)]
 struct Factors {
-    /// `[adapters * rank, in_features]`
+    /// `[adapters * group, in_features]`
     first: Linear,
     second: SecondFactors,
 }
@@ -83,9 +84,11 @@ struct Factors {
 /// `lora_b` of all adapters, with the scale.
 #[derive(Debug)]
 struct SecondFactors {
-    /// `[out_features, adapters * rank]`
+    /// `[out_features, adapters * group]`
     matrix: Linear,
-    rank: usize,
+    /// Columns of an adapter, the rank times the matrices of the layer; and of all adapters.
+    group: usize,
+    columns: usize,
 }
 
 impl Projection {
@@ -108,7 +111,7 @@ impl Projection {
         let count = x.dim(0)?;
         for run in adapters.runs_in(rows.first..rows.first + count, count) {
             let (first, len) = (run.start - rows.first, run.len());
-            let all = space.buffers.rows(Name::AdapterColumns, len)?;
+            let all = space.buffers.narrow(Name::AdapterColumns, len, factors.first.out_features())?;
             factors.first.forward(&x.narrow(0, first, len)?, &all, Store::Overwrite, space.yields)?;
             let out = out.narrow(0, first, len)?;
             factors.second.add(columns.clone(), (&all, &adapters.own.narrow(0, run.start, len)?), &out, space)?;
@@ -137,8 +140,8 @@ impl SecondFactors {
         out: &Tensor,
         space: &mut Workspace<'_, '_>,
     ) -> Result<()> {
-        let kept = space.buffers.rows(Name::OwnColumns, x.dim(0)?)?;
-        ops::own_columns(x, own, self.rank, &kept, space.yields)?;
+        let kept = space.buffers.narrow(Name::OwnColumns, x.dim(0)?, self.columns)?;
+        ops::own_columns(x, own, self.group, &kept, space.yields)?;
         self.matrix.forward_columns(columns, &kept, out, Store::Accumulate, space.yields)
     }
 }
@@ -162,7 +165,7 @@ impl WordFactors {
     ) -> Result<()> {
         for run in adapters.runs_in(0..sum.dim(0)?, row_block) {
             let (start, len) = (run.start, run.len());
-            let part = space.buffers.narrow(Name::AdapterColumns, len, self.second.rank)?;
+            let part = space.buffers.narrow(Name::AdapterColumns, len, self.second.group)?;
             self.first.embed(&adapters.words.narrow(0, start, len)?, &part, Store::Overwrite, space.yields)?;
             let (own, sum) = (adapters.own.narrow(0, start, len)?, sum.narrow(0, start, len)?);
             self.second.add(0..self.second.matrix.out_features(), (&part, &own), &sum, space)?;
@@ -189,26 +192,43 @@ impl Loader<'_> {
     /// A linear layer, with its adapters if the model has any.
     pub(super) fn projection(&self, parts: &[MatrixSlice], in_features: usize, bias: bool) -> LoadResult<Projection> {
         let linear = self.linear_of(parts, in_features, bias)?;
-        let factors = match (&self.config.adapters, parts) {
-            (None, _) => None,
-            (Some(adapters), [part]) if !part.swapped => Some(Box::new(self.factors(adapters, part, in_features)?)),
-            (Some(_), _) => {
-                let problem = "a LoRA adapter of a linear layer made of several matrices".to_owned();
-                return Err(LoadError::unsupported("the checkpoint", problem, "one matrix for each layer"));
+        let factors = match &self.config.adapters {
+            None => None,
+            Some(adapters) if parts.iter().all(|part| !part.swapped) => {
+                Some(Box::new(self.factors(adapters, parts, in_features)?))
+            }
+            Some(_) => {
+                let problem = "a LoRA adapter of a linear layer whose halves are swapped".to_owned();
+                return Err(LoadError::unsupported("the checkpoint", problem, "rows in the order of the layer"));
             }
         };
         Ok(Projection { linear, factors })
     }
 
-    fn factors(&self, adapters: &AdaptersConfig, part: &MatrixSlice, in_features: usize) -> LoadResult<Factors> {
-        let MatrixSlice { name, rows, .. } = part;
-        let (count, rank) = (adapters.count(), adapters.rank);
-        let first = self.weights.read::<f32>(&first_factor(name), &[count, rank, in_features])?;
-        let second = self.weights.read::<f32>(&second_factor(name), &[count, *rows, rank])?;
-        let at = |row: usize, column: usize| second[(column / rank * rows + row) * rank + column % rank];
+    fn factors(&self, adapters: &AdaptersConfig, parts: &[MatrixSlice], in_features: usize) -> LoadResult<Factors> {
+        let (count, rank, group) = (adapters.count(), adapters.rank, parts.len() * adapters.rank);
+        let mut first = vec![0.0; count * group * in_features];
+        // A row of `lora_b` for each row of the layer: the part that it belongs to, and the values of all adapters for it.
+        let mut rows: Vec<(usize, Vec<f32>)> = Vec::new();
+        for (number, MatrixSlice { name, rows: height, .. }) in parts.iter().enumerate() {
+            let a = self.weights.read::<f32>(&first_factor(name), &[count, rank, in_features])?;
+            for (adapter, a) in a.chunks_exact(rank * in_features).enumerate() {
+                let start = (adapter * group + number * rank) * in_features;
+                first[start..start + a.len()].copy_from_slice(a);
+            }
+            let b = self.weights.read::<f32>(&second_factor(name), &[count, *height, rank])?;
+            let of_row = |row: usize| b.chunks_exact(rank).skip(row).step_by(*height).flatten().copied().collect();
+            rows.extend((0..*height).map(|row| (number, of_row(row))));
+        }
+        let at = |row: usize, column: usize| {
+            let (number, values) = &rows[row];
+            let (adapter, within) = (column / group, column % group);
+            if within / rank == *number { values[adapter * rank + within % rank] } else { 0.0 }
+        };
+        let name = parts.first().map_or("", |part| &part.name);
         Ok(Factors {
-            first: self.factor(&first_factor(name), [adapters.width(), in_features], first)?,
-            second: self.second_factors(adapters, &second_factor(name), *rows, at)?,
+            first: self.factor(&first_factor(name), [count * group, in_features], first)?,
+            second: self.second_factors(adapters, (&second_factor(name), parts.len()), rows.len(), at)?,
         })
     }
 
@@ -222,7 +242,7 @@ impl Loader<'_> {
         let at = |row: usize, column: usize| second[column * width + row];
         Ok(WordFactors {
             first: Table::Plain(self.target.upload(&first)?),
-            second: self.second_factors(adapters, &second_factor(name), width, at)?,
+            second: self.second_factors(adapters, (&second_factor(name), 1), width, at)?,
         })
     }
 
@@ -246,17 +266,21 @@ impl Loader<'_> {
         Ok(Table::Plain(self.target.upload(&table)?))
     }
 
-    /// `lora_b` of all adapters side by side; `at` gives the value in a row and a column.
+    /// `lora_b` of all adapters side by side, for a layer of `parts` matrices; `at` gives the value in a row and a column.
     fn second_factors(
         &self,
         adapters: &AdaptersConfig,
-        name: &str,
+        (name, parts): (&str, usize),
         rows: usize,
         at: impl Fn(usize, usize) -> f32,
     ) -> LoadResult<SecondFactors> {
-        let width = adapters.width();
+        let width = parts * adapters.width();
         let values = (0..rows * width).map(|index| adapters.scale * at(index / width, index % width)).collect();
-        Ok(SecondFactors { matrix: self.factor(name, [rows, width], values)?, rank: adapters.rank })
+        Ok(SecondFactors {
+            matrix: self.factor(name, [rows, width], values)?,
+            group: parts * adapters.rank,
+            columns: width,
+        })
     }
 
     /// A `lora_a` or `lora_b` matrix in the type of the model, or in float32 if the model is in int8.

@@ -6,6 +6,7 @@ use super::layout::LayoutBuilder;
 use super::memory;
 use super::parts::parts;
 use super::sensitive;
+use super::task_adapters::TaskAdapters;
 use super::transformer::Transformer;
 use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
@@ -154,7 +155,7 @@ impl TransformerBackend {
                     PositionsConfig::Learned(positions) => Some(positions),
                 },
                 token_types: config.embeddings.token_types,
-                adapted_words: config.adapters.as_ref().map(|_| config.vocab_size),
+                adapters: TaskAdapters::new(config),
                 unpooled: *unpooled,
                 padding: head.padding(),
                 qkv: qkv_layout(&config.attention),

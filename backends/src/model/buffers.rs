@@ -1,7 +1,7 @@
 //! Buffers of a forward pass: the single description of their sizes and lifetimes. Allocation and the memory estimate use it, and a test
 //! compares the table in docs/architecture.md with it.
 
-use crate::config::{AdaptersConfig, TransformerConfig};
+use crate::config::TransformerConfig;
 use crate::ops::{Buffer, Target, Yields};
 use candle_core::{DType, Result, Tensor};
 
@@ -66,7 +66,7 @@ enum Width {
     Experts,
     /// Three words for each expert: an entry of its list, the weight there, and a share of the lengths of the lists.
     ExpertLists,
-    /// Rows of `lora_a` of all adapters, or 0 if there are none.
+    /// Rows of `lora_a` of all adapters in the layer with most, or 0 if there are none.
     Adapters,
     /// Width of the final states.
     Output,
@@ -175,7 +175,7 @@ impl Sizes {
             normed_output: if config.has_attention_output_norm() { config.hidden_size } else { 0 },
             expert: config.feed_forward.experts.map_or(0, |_| config.hidden_size),
             experts: config.feed_forward.experts.map_or(0, |experts| experts.num_experts),
-            adapters: config.adapters.as_ref().map_or(0, AdaptersConfig::width),
+            adapters: config.adapter_columns(),
             output: config.output_size,
             q,
             qkv: q + 2 * kv,

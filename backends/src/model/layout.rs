@@ -11,11 +11,12 @@
 
 use super::adapted::{RowAdapters, Rows, runs};
 use super::pooling;
+use super::task_adapters::TaskAdapters;
 use crate::config::{LearnedPositions, MaskConfig};
 use crate::ops::{IndexPack, Indices, Pages, Pool, Slot, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
-use prefold_core::{Batch, Outputs, Pooling, RadixPlan, RaggedBatch, TaskId};
+use prefold_core::{Batch, Outputs, Pooling, RadixPlan, RaggedBatch};
 use prefold_kernels::{QkvLayout, QuerySpan};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -79,8 +80,8 @@ pub(super) struct LayoutBuilder {
     pub(super) positions: Option<LearnedPositions>,
     /// Number of token types of the model.
     pub(super) token_types: usize,
-    /// Vocabulary size of a model with LoRA adapters. In other models only the head uses a sequence's task.
-    pub(super) adapted_words: Option<usize>,
+    /// The adapters of a model that has some. In other models only the head uses a sequence's task.
+    pub(super) adapters: Option<TaskAdapters>,
     /// A token whose states are not pooled.
     pub(super) unpooled: Option<u32>,
     /// A token that does not count at the end of a sequence when its last state is pooled.
@@ -99,7 +100,8 @@ impl LayoutBuilder {
     /// The device has no memory.
     pub(super) fn replica(&self, target: &Target) -> Result<Self> {
         let uploader = Uploader::new(target)?;
-        Ok(Self { pooling: self.pooling.clone(), target: target.clone(), uploader, ..*self })
+        let (pooling, adapters) = (self.pooling.clone(), self.adapters.clone());
+        Ok(Self { pooling, adapters, target: target.clone(), uploader, ..*self })
     }
 
     /// Lays a batch out and copies all its indices to the device at once.
@@ -109,8 +111,9 @@ impl LayoutBuilder {
     pub(super) fn build(&mut self, batch: &Batch, plan: Option<&RadixPlan>) -> Result<Layout> {
         let queries = Queries::new(&batch.ragged, plan, self.mode);
         let position_ids = self.position_ids(&batch.ragged, queries.position_ids);
-        let words = self.adapted_words.unwrap_or(0);
-        let adapters = self.adapted_words.and_then(|_| adapters(&batch.ragged, plan, queries.input_ids.len()));
+        let words = self.adapters.as_ref().map_or(0, |adapters| adapters.vocab_size);
+        let adapters =
+            self.adapters.as_ref().and_then(|adapters| adapters.of_rows(&batch.ragged, plan, queries.input_ids.len()));
         let token_type_ids = (self.token_types > 0).then(|| {
             let mut ids = token_types(&batch.ragged, plan, queries.input_ids.len());
             let tables = adapters.iter().flatten().map(|&adapter| u32::from(adapter) * self.token_types as u32);
@@ -204,22 +207,6 @@ impl LayoutBuilder {
 fn token_types(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Vec<u32> {
     let given = plan.map_or(ragged.token_type_ids(), RadixPlan::token_type_ids);
     given.map_or_else(|| vec![0; rows], <[u32]>::to_vec)
-}
-
-/// The adapter of each row; `None` if no sequence has one.
-fn adapters(ragged: &RaggedBatch, plan: Option<&RadixPlan>, rows: usize) -> Option<Vec<u8>> {
-    let of_sequence = ragged.tasks();
-    if of_sequence.iter().all(|&adapter| adapter == TaskId::default()) {
-        return None;
-    }
-    let mut of_row = vec![0; rows];
-    match plan {
-        None => (0..of_sequence.len()).for_each(|b| of_row[ragged.rows(b)].fill(of_sequence[b].0)),
-        Some(plan) => plan.segments().iter().for_each(|segment| {
-            of_row[segment.start as usize..][..segment.len as usize].fill(of_sequence[segment.sequence as usize].0);
-        }),
-    }
-    Some(of_row)
 }
 
 /// The adapters of some rows, packed for the upload to the device.

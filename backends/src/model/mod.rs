@@ -17,5 +17,6 @@ mod pooling;
 pub(crate) mod replicas;
 pub(crate) mod routed;
 mod sensitive;
+mod task_adapters;
 mod transformer;
 mod weights;

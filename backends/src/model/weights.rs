@@ -182,7 +182,7 @@ pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
 impl Embeddings {
     fn load(loader: &Loader<'_>) -> Result<Self> {
         let TransformerConfig { names, embeddings: config, hidden_size, adapters, .. } = loader.config;
-        let adapters = adapters.as_ref();
+        let adapters = adapters.as_ref().filter(|adapters| adapters.of_tables);
         let is_projected = config.size != *hidden_size;
         Ok(Self {
             words: loader.table(names.words, loader.config.vocab_size)?,

@@ -116,6 +116,7 @@ pub(super) const GROUPS: &[Group] = &[
             ("moe_top_k", ""),
             ("moe_every_n_layers", ""),
             ("lora_adaptations", ""),
+            ("task_names", ""),
             ("lora_rank", ""),
             ("lora_alpha", ""),
             ("task_instructions", ""),

@@ -1,5 +1,6 @@
 //! Whole models on the CPU, in one program.
 
+mod adapters_of_tasks;
 mod check;
 mod compaction;
 mod cosines;

@@ -46,7 +46,8 @@ fn runnable(cases: &[Value]) -> Vec<Value> {
     cases
 }
 
-/// Fixtures that a test of many combinations runs: those that a GPU computes, on the simulated device without wide heads, which have a test of their own.
+/// Fixtures that a test of many combinations runs: those that a GPU computes, on the simulated device without wide heads, which have a test
+/// of their own.
 fn fixtures<'a>(names: &'a [&str], wide_headed: &[&str]) -> impl Iterator<Item = &'a str> {
     let names = names.iter().copied().filter(|name| !CPU_ONLY.contains(name));
     names.filter(move |name| !simulated() || !wide_headed.contains(name))

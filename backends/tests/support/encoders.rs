@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Output, TaskId, Tokens};
 
-pub const EMBEDDERS: [&str; 27] = [
+pub const EMBEDDERS: [&str; 28] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -28,6 +28,7 @@ pub const EMBEDDERS: [&str; 27] = [
     "ministral3-tiny",
     "pplx-tiny",
     "bidirlm-tiny",
+    "jina-v5-nano-tiny",
     WIDE_HEADED_ENCODERS[0],
     WIDE_HEADED_ENCODERS[1],
     WIDE_HEADED_ENCODERS[2],

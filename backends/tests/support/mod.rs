@@ -10,13 +10,14 @@ use prefold_core::{Batch, LoadedModel, ModelBackend, Outputs, Pooling, RadixPlan
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-pub const EMBEDDING_FIXTURES: [&str; 8] = [
+pub const EMBEDDING_FIXTURES: [&str; 9] = [
     "qwen3-tiny",
     "llama-tiny",
     "qwen2-tiny",
     "mistral-tiny",
     "gemma3-causal-tiny",
     CPU_ONLY[0],
+    "jina-v5-small-tiny",
     WIDE_HEADED_DECODERS[0],
     WIDE_HEADED_DECODERS[1],
 ];

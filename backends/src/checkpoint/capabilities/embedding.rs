@@ -72,8 +72,16 @@ impl Evidence<'_> {
             normalizes: list.normalizes(0),
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
-        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling, &list)));
+        let of_adapters = self.default_adapter().into_iter();
+        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling, &list)).chain(of_adapters));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
+    }
+
+    /// A warning about the adapter of texts without a task, which the published code refuses.
+    fn default_adapter(&self) -> Option<String> {
+        let adapters = self.metadata.config.adapters.as_ref()?;
+        let name = adapters.names.get(adapters.default?)?;
+        Some(format!("texts without a `task` have the adapter `{name}`"))
     }
 
     /// Warnings about a GGUF file's pooling, unless the options replace it, and about its end token.
@@ -103,6 +111,7 @@ impl Evidence<'_> {
             (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size),
             (None, None) => {
                 let usual = config_pooling.or(list.pooler.then_some(Pooling::Cls));
+                let usual = usual.or(list.pools_last.then_some(Pooling::LastToken));
                 let usual = usual.or((self.purpose == Purpose::Summary).then_some(Pooling::LastToken));
                 let problem = || format!("{} names no pooling: give --pooling", self.files.display_name());
                 usual.map(only).ok_or_else(|| LoadError::Options(problem()))

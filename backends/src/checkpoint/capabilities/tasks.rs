@@ -4,7 +4,7 @@ use super::Evidence;
 use super::head::Routes;
 use crate::checkpoint::sentence_transformers::dense::VectorModule;
 use crate::checkpoint::sentence_transformers::module_list::ModuleList;
-use crate::config::AdapterTask;
+use crate::config::{AdapterTask, Instruction};
 use crate::error::LoadError;
 use crate::source::modules::router::RouteName;
 use prefold_core::{Prompts, TaskProfile};
@@ -20,7 +20,7 @@ impl Evidence<'_> {
         width: usize,
         prompts: &Prompts,
     ) -> Result<(Vec<TaskProfile>, Routes, usize), LoadError> {
-        let adapters = self.adapters(prompts.excluded, list.normalizes(0));
+        let adapters = self.adapters(prompts, list.normalizes(0));
         if list.tasks.is_empty() {
             let tasks =
                 if adapters.is_empty() { self.tasks_with_lengths(prompts, list.normalizes(0)) } else { adapters };
@@ -42,17 +42,24 @@ impl Evidence<'_> {
         Ok((tasks.collect(), routes, width))
     }
 
-    /// The adapters of the config, by their tasks.
-    fn adapters(&self, excludes_prompts: bool, normalizes: bool) -> Vec<TaskProfile> {
+    /// The tasks of the config's adapters.
+    fn adapters(&self, prompts: &Prompts, normalizes: bool) -> Vec<TaskProfile> {
         let tasks = self.metadata.config.adapters.iter().flat_map(|adapters| &adapters.tasks);
-        let adapter = |AdapterTask { name, instruction }: &AdapterTask| TaskProfile {
-            task: name.clone(),
-            instruction: instruction.clone(),
-            excludes_prompts,
-            normalizes,
-            ..TaskProfile::default()
+        let profile = |AdapterTask { name, instruction, .. }: &AdapterTask| {
+            let prompt = match instruction {
+                Instruction::Text(text) => Some(text),
+                Instruction::Prompt(name) => prompts.by_name.get(*name),
+                Instruction::Default => prompts.default.as_ref(),
+            };
+            TaskProfile {
+                task: name.clone(),
+                instruction: prompt.cloned().unwrap_or_default(),
+                excludes_prompts: prompts.excluded,
+                normalizes,
+                ..TaskProfile::default()
+            }
         };
-        tasks.map(adapter).collect()
+        tasks.map(profile).collect()
     }
 
     /// Tasks of a model with `query_length` or `document_length`, and neither adapters nor routes; empty without lengths.

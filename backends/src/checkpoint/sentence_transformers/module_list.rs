@@ -12,7 +12,7 @@ use crate::source::modules::{LIBRARY, MODULES, Module};
 
 /// Maximum number of modules with tensors after pooling, far above any model; each is kept in memory.
 const MAX_DENSE: usize = 16;
-/// Class of Transformer in jina-embeddings-v3; it selects an adapter by the task.
+/// Class of Transformer in jina-embeddings-v3 and v5; it selects an adapter by the task. In v5 it pools the last token and normalises.
 const WITH_ADAPTERS: &str = "custom_st.Transformer";
 /// Class of pplx-embed's last module. It rounds each value to a whole number, without tensors and without a config.
 const QUANTIZER: &str = "st_quantize.FlexibleQuantizer";
@@ -41,6 +41,8 @@ pub(crate) struct ModuleList {
     pub(crate) pooling: Option<String>,
     /// The model's own pooler replaces a pooling module.
     pub(crate) pooler: bool,
+    /// The Transformer pools the last token and normalises.
+    pub(crate) pools_last: bool,
     /// Folder of a static embedding, which replaces the transformer and pooling.
     pub(crate) table: Option<String>,
     /// Makes a language model a reranker; excludes pooling.
@@ -77,7 +79,7 @@ impl ModuleList {
     /// The modules of the ways through the sub-model of these files.
     fn of_sub_model(Ways(ways): &Ways, files: &ModelFiles) -> Result<Self, LoadError> {
         let pooler = transformer::output(files)? == TextOutput::Pooler;
-        let adapters = has_adapters(files)?;
+        let adapters = adapters_of_tasks(files)?;
         let mut lists = Vec::new();
         for (number, way) in ways.iter().enumerate().filter(|(_, way)| way.sub_model == files.sub_model()) {
             way.modules.iter().try_for_each(|module| check_normalize(files, module))?;
@@ -102,7 +104,7 @@ impl ModuleList {
         }
         dense_uses::check(files, list.dense_folders())?;
         list.tasks = ways.iter().skip(1).map(|way| (way.task.clone(), way.sub_model)).collect();
-        list.normalized = ways.iter().map(Way::normalizes).collect();
+        list.normalized = ways.iter().map(|way| list.pools_last || way.normalizes()).collect();
         Ok(list)
     }
 
@@ -119,14 +121,19 @@ impl ModuleList {
 
     /// Parses the modules of a way after a Transformer in `folder`, whose output is the states of tokens, or with `pooler` the pooler's
     /// state. With `adapters` the Transformer may be a custom class.
-    fn parse(Way { route, modules, .. }: &Way, folder: &str, pooler: bool, adapters: bool) -> Result<Self, LoadError> {
+    fn parse(
+        Way { route, modules, .. }: &Way,
+        folder: &str,
+        pooler: bool,
+        adapters: Option<OfTask>,
+    ) -> Result<Self, LoadError> {
         let mut list = Self { pooler, ..Self::default() };
         // The first module that Dense and Normalize may be.
         let mut behind = if pooler { 1 } else { 2 };
         let mut normalize = false;
         for (index, module) in modules.iter().enumerate() {
             let Module { class: kind, path, file, .. } = module;
-            if !(kind.starts_with(LIBRARY) || adapters && kind == WITH_ADAPTERS || kind == QUANTIZER) {
+            if !(kind.starts_with(LIBRARY) || adapters.is_some() && kind == WITH_ADAPTERS || kind == QUANTIZER) {
                 let supported = "the checkpoint brings Python code of its own, which is not run";
                 return Err(LoadError::unsupported(file, format!("the class {kind}"), supported));
             }
@@ -140,7 +147,13 @@ impl ModuleList {
                 return Err(LoadError::unsupported(file, what, format!("{QUANTIZER} as the last module")));
             }
             match (name, index) {
-                ("Transformer", 0) if path == folder => {}
+                ("Transformer", 0) if path == folder => {
+                    list.pools_last = adapters == Some(OfTask::Folders) && kind == WITH_ADAPTERS;
+                }
+                _ if list.pools_last => {
+                    let what = format!("{kind} after {WITH_ADAPTERS}, which pools");
+                    return Err(LoadError::unsupported(file, what, "no other module"));
+                }
                 ("Transformer", 0) => {
                     let what = format!("Transformer in the folder \"{path}\"");
                     return Err(LoadError::unsupported(file, what, "Transformer at the top"));
@@ -178,7 +191,8 @@ impl ModuleList {
                 _ => return Err(misplaced(module, route.as_ref(), list.table.is_none())),
             }
         }
-        match (list.pooling.is_some() || list.logit_score.is_some() || behind == 1, route) {
+        let is_complete = list.pooling.is_some() || list.logit_score.is_some() || list.pools_last || behind == 1;
+        match (is_complete, route) {
             (true, _) => Ok(list),
             (false, None) => Err(LoadError::invalid(MODULES, "has no Pooling or LogitScore module")),
             (false, Some(RouteName { file, name })) => {
@@ -239,14 +253,23 @@ fn check_normalize(files: &ModelFiles, module: &Module) -> Result<(), LoadError>
     Ok(())
 }
 
-/// `true` if `config.json` declares adapters.
+/// Adapters of tasks, which a custom class of Transformer selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfTask {
+    /// As in jina-embeddings-v3.
+    Stacked,
+    /// As in jina-embeddings-v5.
+    Folders,
+}
+
+/// The adapters that `config.json` declares.
 ///
 /// # Errors
 /// The file is malformed.
-fn has_adapters(files: &ModelFiles) -> Result<bool, LoadError> {
+fn adapters_of_tasks(files: &ModelFiles) -> Result<Option<OfTask>, LoadError> {
     const CONFIG: &str = "config.json";
-    let config = files.json(CONFIG)?;
-    let names =
-        config.map(|config| Fields::new(CONFIG, &config).map(|fields| fields.get("lora_adaptations").is_some()));
-    names.unwrap_or(Ok(false))
+    let Some(config) = files.json(CONFIG)? else { return Ok(None) };
+    let fields = Fields::new(CONFIG, &config)?;
+    let kinds = [("lora_adaptations", OfTask::Stacked), ("task_names", OfTask::Folders)];
+    Ok(kinds.into_iter().find(|(field, _)| fields.get(field).is_some()).map(|(_, kind)| kind))
 }

@@ -47,17 +47,17 @@ fn windows_of_every_second_layer() {
 
 #[test]
 fn queries_that_grow_with_their_position() {
-    let config = config_with("ministral3-tiny", &[]);
-    let PositionsConfig::Rotary(rotary @ RotaryConfig { query_growth: Some(growth), .. }) = &config.positions else {
-        panic!("{:?}", config.positions)
+    let found = config_with("ministral3-tiny", &[]);
+    let PositionsConfig::Rotary(rotary @ RotaryConfig { query_growth: Some(growth), .. }) = &found.positions else {
+        panic!("{:?}", found.positions)
     };
     assert_eq!(*growth, QueryGrowth { beta: 0.5, every: 16 });
     assert_eq!([0, 15, 16, 31, 32].map(|position| growth.factor(position) > 1.0), [false, false, true, true, true]);
     assert!((growth.factor(40) - (1.0 + 0.5 * 3_f64.ln())).abs() < 1e-12);
     // A second cache, where a position needs it.
     assert_eq!((rotary.growth_within(16), rotary.growth_within(17)), (None, Some(*growth)));
-    assert_eq!([16, 17].map(|positions| config.derived_values(positions)), [16 * 8, 2 * 17 * 8]);
-    assert_eq!((config.attention.mask, config.sliding_windows[0]), (MaskConfig::Full, None));
+    assert_eq!([16, 17].map(|positions| found.derived_values(positions)), [16 * 8, 2 * 17 * 8]);
+    assert_eq!((found.attention.mask, found.sliding_windows[0]), (MaskConfig::Full, None));
     let windows = config_with("ministral3-tiny", &[("sliding_window", json!(9))]).sliding_windows;
     assert_eq!(windows, [Some(10); 3], "nine tokens on either side");
     let types = json!(["full_attention", "full_attention", "full_attention"]);

@@ -71,6 +71,7 @@ impl<'a> Identity<'a> {
             Mark::Field(name, wanted) => text(name) == Some(wanted),
             Mark::Config(wanted) => is_class(self.config.as_deref(), wanted),
             Mark::Model(wanted) => self.model.as_deref().and_then(|class| class.rsplit("--").next()) == Some(wanted),
+            Mark::Off(name) => self.fields.get(name).and_then(Value::as_bool) == Some(false),
             Mark::Class(wanted) => self.architectures.iter().any(|class| class == wanted),
             Mark::Repository(wanted) => {
                 let of_class = self.config.as_deref().and_then(|class| class.split_once("--"));

@@ -2,7 +2,7 @@
 
 use super::decoders::GEMMA3;
 use super::encoders::{JINA_V2, JINA_V2_CODE, JINA_V3};
-use super::family::{Family, Gguf};
+use super::family::{Adapters, Family, Gguf};
 use crate::config::{MaskConfig, NormKind, TensorNames, names};
 
 pub(super) static CONVERTED: [Family; 4] = [
@@ -19,7 +19,7 @@ pub(super) static CONVERTED: [Family; 4] = [
     },
     Family {
         gguf: Some(Gguf { lost: "the adapters of tasks, which are files of their own", ..Gguf::of("jina-bert-v3") }),
-        adapters: false,
+        adapters: Adapters::None,
         ..JINA_V3
     },
     // As older converters split the matrix of gate and up projection.

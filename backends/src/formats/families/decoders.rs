@@ -2,7 +2,8 @@
 
 use super::encoders::{BERT, ENCODER_CLASSES};
 use super::family::{
-    Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Width, Windows, absent, off,
+    Activations, Adapters, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Width, Windows,
+    absent, off,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
 use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, poolings};
@@ -130,7 +131,31 @@ const MINISTRAL3: Family = Family {
     ..MISTRAL
 };
 
-pub(super) static DECODERS: [Family; 13] = [
+/// Llama without the mask, and with the classes and heads of an encoder.
+const EUROBERT: Family = Family {
+    model_type: "eurobert",
+    prefix: "EuroBert",
+    gguf: Some(Gguf::of("eurobert")),
+    suffixes: ENCODER_CLASSES,
+    own_code: true,
+    mask: MaskConfig::Full,
+    norm_eps: 1e-5,
+    activations: Activations::Any(Activation::Silu),
+    classifier: EUROBERT_HEAD,
+    classifier_pooling: Some((&["classifier_pooling", "clf_pooling"], &["bos", "mean", poolings::LATE])),
+    ..LLAMA
+};
+
+const JINA5_OF_EUROBERT: Family = Family {
+    model_type: "jina_embeddings_v5",
+    prefix: "JinaEmbeddingsV5",
+    suffixes: &["Model"],
+    gguf: None,
+    adapters: Adapters::Folders,
+    ..EUROBERT
+};
+
+pub(super) static DECODERS: [Family; 16] = [
     // Before those whose `model_type` they have: decoders that were trained without the causal mask.
     // voyage-4-nano.
     Family {
@@ -143,6 +168,17 @@ pub(super) static DECODERS: [Family; 13] = [
     },
     // gte-Qwen2 and what was trained from it, stella_en_1.5B among them.
     Family { mark: Some(Mark::Model("modeling_qwen.Qwen2Model")), own_code: true, mask: MaskConfig::Full, ..QWEN2 },
+    // jina-embeddings-v5 of EuroBERT, then of Qwen3. The former may name EuroBERT's type.
+    Family { mark: Some(Mark::Off("is_decoder")), ..JINA5_OF_EUROBERT },
+    Family { model_type: "eurobert", mark: Some(Mark::Class("JinaEmbeddingsV5Model")), ..JINA5_OF_EUROBERT },
+    Family {
+        model_type: "jina_embeddings_v5",
+        prefix: "JinaEmbeddingsV5",
+        suffixes: &["Model"],
+        own_code: true,
+        adapters: Adapters::Folders,
+        ..QWEN3
+    },
     // Perplexity's: Qwen3 without the mask.
     Family {
         model_type: "bidirectional_pplx_qwen3",
@@ -178,18 +214,5 @@ pub(super) static DECODERS: [Family; 13] = [
     },
     GEMMA3,
     GEMMA2,
-    // Llama without the mask, and with the classes and heads of an encoder.
-    Family {
-        model_type: "eurobert",
-        prefix: "EuroBert",
-        gguf: Some(Gguf::of("eurobert")),
-        suffixes: ENCODER_CLASSES,
-        own_code: true,
-        mask: MaskConfig::Full,
-        norm_eps: 1e-5,
-        activations: Activations::Any(Activation::Silu),
-        classifier: EUROBERT_HEAD,
-        classifier_pooling: Some((&["classifier_pooling", "clf_pooling"], &["bos", "mean", poolings::LATE])),
-        ..LLAMA
-    },
+    EUROBERT,
 ];

@@ -1,8 +1,8 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::family::{
-    Activations, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, UNSCALED, Windows, absent,
-    off,
+    Activations, Adapters, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, UNSCALED, Windows,
+    absent, off,
 };
 use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
 use crate::config::{
@@ -47,7 +47,7 @@ pub(super) const BERT: Family = Family {
     experts: false,
     windows: Windows::Never,
     softcaps: false,
-    adapters: false,
+    adapters: Adapters::None,
     output_projection: None,
     tie_word_embeddings: Rule::Fixed(true),
     own_code: false,
@@ -201,7 +201,7 @@ const XLM_ROBERTA_FLASH: Family = Family {
 pub(super) const JINA_V3: Family = Family {
     mark: Some(Mark::Field("position_embedding_type", "rotary")),
     positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
-    adapters: true,
+    adapters: Adapters::Stacked,
     musts: &[
         NOT_A_DECODER,
         &[absent("rotary_emb_dim"), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")],

@@ -63,8 +63,8 @@ pub(crate) struct Family {
     pub(crate) ffn_glu: FfnGlu,
     /// Experts, `num_experts` of them, replace the feed-forward block in some layers.
     pub(crate) experts: bool,
-    /// `lora_adaptations` names LoRA adapters, which the checkpoint stores separately.
-    pub(crate) adapters: bool,
+    /// LoRA adapters, which the checkpoint stores separately.
+    pub(crate) adapters: Adapters,
     /// The width to which a linear layer projects the states after the last norm.
     pub(crate) output_projection: Option<Width>,
     /// The embedding matrix is the language model's head too.
@@ -79,6 +79,16 @@ pub(crate) struct Family {
     pub(crate) classifier_bias: Option<&'static str>,
     /// transformers' class reads `use_bidirectional_attention`.
     pub(crate) bidirectional_field: bool,
+}
+
+/// LoRA adapters of a family, one for each task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Adapters {
+    None,
+    /// `lora_adaptations` names them; they are among the model's tensors.
+    Stacked,
+    /// `task_names` names them; each is in a folder of its own, as peft writes it.
+    Folders,
 }
 
 /// Source of a width in `config.json`.
@@ -99,6 +109,8 @@ pub(crate) enum Mark {
     Model(&'static str),
     /// One of `architectures`.
     Class(&'static str),
+    /// A field that is false.
+    Off(&'static str),
     /// The repository of the class of `AutoConfig`, in `auto_map` or in `_name_or_path`.
     Repository(&'static str),
 }

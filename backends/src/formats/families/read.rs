@@ -57,7 +57,7 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
         max_position_embeddings,
         names: family.names,
         classifier: classifier(settings, family, attention.mask)?,
-        adapters: if family.adapters { adapters::read(fields)? } else { None },
+        adapters: adapters::read(fields, family.adapters)?,
     })
 }
 

@@ -99,6 +99,30 @@ impl LoraConfig {
         })
     }
 
+    /// Rank and scale of an adapter that treats all linear layers alike and changes nothing else.
+    ///
+    /// # Errors
+    /// It does not; the error names the field.
+    pub(crate) fn uniform(&self) -> Result<(usize, f32), LoadError> {
+        let Targets { excluded, saved, layers, .. } = &self.targets;
+        let others = [
+            ("rank_pattern", !self.ranks.is_empty()),
+            ("alpha_pattern", !self.alphas.is_empty()),
+            ("exclude_modules", excluded.is_some()),
+            ("modules_to_save", !saved.is_empty()),
+            ("layers_to_transform", layers.is_some()),
+            ("lora_bias", self.lora_bias),
+        ];
+        match others.iter().find(|(_, is_used)| *is_used) {
+            Some((field, _)) => {
+                let supported =
+                    "the same rank and scale in all linear layers, and nothing else, in the adapter of a task";
+                Err(LoadError::unsupported(CONFIG, format!("`{field}`"), supported))
+            }
+            None => Ok(self.rank_and_scale(&[])),
+        }
+    }
+
     /// Time to compare one byte of a module's name with all patterns, relative to a plain comparison.
     pub(super) fn cost(&self) -> u64 {
         let patterns = self.ranks.iter().map(|(it, _)| it).chain(self.alphas.iter().map(|(it, _)| it));

@@ -1,6 +1,7 @@
 //! Facts from the hub about a repository and its files, checked before they become parts of paths and requests.
 
 use super::failure::Failure;
+use crate::formats::lora;
 use crate::source::names::check_inside;
 use reqwest::header::{CONTENT_LENGTH, ETAG, HeaderMap};
 use serde::Deserialize;
@@ -15,6 +16,8 @@ use std::path::Path;
 pub(super) const MAX_LISTING_BYTES: u64 = 16 << 20;
 /// Maximum files of a repository; large ones have some hundred.
 const MAX_NAMES: usize = 20_000;
+/// Maximum adapters of tasks; jina-embeddings-v5 has four.
+const MAX_TASKS: usize = 64;
 /// Maximum bytes of a file's name in the cache; the hub's own names are hashes of 40 or 64. A name on disk may have 255.
 const MAX_ETAG_BYTES: usize = 200;
 
@@ -103,6 +106,14 @@ impl Listing {
             }
         }
         Ok(Self { commit: commit.to_owned(), files, licence: None, is_cached: true })
+    }
+
+    /// Folders of the LoRA adapters of tasks, each with a slash at the end.
+    pub(super) fn folders_of_tasks(&self) -> Vec<String> {
+        let configs = self.files.iter().filter_map(|file| file.strip_suffix(lora::CONFIG));
+        let is_of_task =
+            |folder: &&str| folder.strip_prefix(lora::TASKS).is_some_and(|it| it.find('/') == Some(it.len() - 1));
+        configs.filter(is_of_task).take(MAX_TASKS).map(str::to_owned).collect()
     }
 
     /// `true` if there is such a file in a folder, which ends with a slash or is empty for the top.

@@ -200,7 +200,9 @@ impl<'a> Download<'a> {
                 .collect()
         };
         let folders = models.iter().map(String::as_str).filter(|folder| !folder.is_empty());
+        let of_tasks = listing.folders_of_tasks().into_iter().map(|folder| format!("{folder}{}", lora::CONFIG));
         let files = of_model("").into_iter().chain(SMALL_FILES.map(str::to_owned)).chain(folders.flat_map(of_model));
+        let files = files.chain(of_tasks);
         let mut snapshot = PathBuf::new();
         for file in files.filter(|file| listing.files.contains(file)) {
             snapshot = self.fetch(listing, &file).await?;

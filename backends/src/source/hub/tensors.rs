@@ -19,6 +19,9 @@ impl Download<'_> {
             models.iter().map(|folder| self.format(listing, folder)).collect::<Result<_, _>>()?;
         let snapshot = self.small_files(listing, models).await?;
         self.module_files(listing, models, dense_path, is_module_file).await?;
+        for folder in listing.folders_of_tasks() {
+            self.adapter_tensors(listing, &folder).await?;
+        }
         for (folder, format) in models.iter().zip(formats) {
             self.adapter_tensors(listing, folder).await?;
             self.tensors(listing, &snapshot, folder, format).await?;
