@@ -129,6 +129,7 @@ fn an_identity_plan_is_ordinary_attention() {
         scale: 0.1,
         mask: Mask::Causal,
         window: None,
+        softcap: None,
         bias: None,
         positions: None,
     };

@@ -135,6 +135,7 @@ impl Evidence<'_> {
         if self.metadata.config.is_table()
             || modules.pooling.is_some()
             || modules.pooler
+            || modules.pools_last
             || self.config_pooling()?.is_some()
         {
             return Ok(Some(Task::Embed));
