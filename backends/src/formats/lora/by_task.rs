@@ -1,7 +1,8 @@
 //! An adapter of peft for each task, each in a file of its own, read as the stacked adapters of jina-embeddings-v3 are.
 
-use super::names::{Role, bare, parse};
+use super::names::{Role, parse};
 use crate::config::adapters::{FIRST, SECOND};
+use crate::config::names::bare;
 use crate::error::LoadError;
 use crate::formats::TensorFiles;
 use prefold_kernels::Element;
