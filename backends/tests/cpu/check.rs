@@ -6,13 +6,20 @@ use crate::support::*;
 use prefold_backends::{Dtype, Verdict, check_model};
 use std::fs;
 
+/// The remark on jina-embeddings-v5, whose published code refuses texts without a task.
+const WITHOUT_TASK: &str = "texts without a `task` have the adapter `retrieval`";
+
 #[test]
 fn every_fixture_runs_and_is_described() {
     for name in
         EMBEDDERS.into_iter().chain(STATIC).chain(CLASSIFIERS).chain(TOKEN_CLASSIFIERS).chain(EMBEDDING_FIXTURES)
     {
         let check = check_model(&options(fixture(name)));
-        assert!(matches!(check.verdict, Verdict::Runs), "{name}: {:?}", check.verdict);
+        let verdict = match name {
+            "jina-v5-small-tiny" | "jina-v5-nano-tiny" => Verdict::RunsBut(vec![WITHOUT_TASK.to_owned()]),
+            _ => Verdict::Runs,
+        };
+        assert_eq!(check.verdict, verdict, "{name}");
         let (found, loaded) = (check.model.unwrap(), load(&options(fixture(name))));
         let info = loaded.backend.info();
         assert_eq!((&found.family, &found.capabilities), (&info.model_type, &*info.capabilities), "{name}");
