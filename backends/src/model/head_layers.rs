@@ -60,10 +60,17 @@ fn apply_to_block(layers: &[HeadLayer], states: &Tensor, yields: &mut Yields<'_>
                 x
             }
             HeadLayer::Softcap(bound) => ((x / f64::from(*bound))?.tanh()? * f64::from(*bound))?,
-            HeadLayer::Int8 => (x.tanh()? * 127.0)?.round()?,
+            HeadLayer::Int8 => whole_numbers(&x)?,
         };
     }
     Ok(x)
+}
+
+/// The output of [`HeadLayer::Int8`].
+fn whole_numbers(x: &Tensor) -> Result<Tensor> {
+    let values =
+        ops::on_host(x, |values: &[f32]| values.iter().map(|x| (x.tanh() * 127.0).round_ties_even()).collect())?;
+    Tensor::from_vec(values, x.dims2()?, &Device::Cpu)
 }
 
 /// The layers of a classifier.
@@ -148,6 +155,7 @@ impl HeadLayer {
         }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,5 +201,10 @@ mod tests {
         // 127 tanh(0.5) is 58.69, and 127 tanh(0.02) is 2.54.
         assert_eq!(output(VectorModule::Int8 { width: 2 }, [0.5, -0.02]), [59.0, -3.0]);
         assert_eq!(output(VectorModule::Int8 { width: 2 }, [9.0, -9.0]), [127.0, -127.0]);
+        let between = |half: f32| {
+            let near = (half / 127.0).atanh();
+            (0..64).map(|i| f32::from_bits(near.to_bits() - 32 + i)).find(|x| x.tanh() * 127.0 == half).unwrap()
+        };
+        assert_eq!(output(VectorModule::Int8 { width: 2 }, [between(2.5), -between(3.5)]), [2.0, -4.0]);
     }
 }
