@@ -38,7 +38,7 @@ def test_embeddings(served, model):
     tokens = server.ask("/tokenize", inputs=texts)
     assert [[token["id"] for token in row] for row in tokens] == [case["input_ids"] for case in cases]
     info = server.get("/info").json()
-    assert info["model_type"] == {"embedding": {"pooling": pooling}}
+    assert info["model_type"] == {"embedding": {"pooling": {"last": "last_token"}.get(pooling, pooling)}}
     assert info["attention"] == ("none" if model in STATIC else "full")
 
 
