@@ -5,12 +5,17 @@ use crate::ops::tensor::operation::{CpuOutput, CpuTensor, InPlace, Operation};
 #[cfg(feature = "cuda")]
 use crate::ops::tensor::operation::{CudaOutput, CudaTensor};
 use crate::ops::tensor::storage::{slice_mut, with_element};
-use candle_core::{CpuStorage, DType, Device, Result, Tensor};
+use candle_core::{CpuStorage, DType, Device, Result, Storage, Tensor};
 
-/// A matrix of any shape, backed by one allocation that only grows.
+/// Bytes of a cache line. A vector of 64 bytes that crosses lines costs two accesses, and allocators align to 16 bytes.
+const LINE: usize = 64;
+
+/// A matrix of any shape, backed by one allocation that only grows. On CPUs it begins with a cache line.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     flat: Tensor,
+    /// Elements before the matrix.
+    start: usize,
     target: Target,
 }
 
@@ -26,23 +31,25 @@ impl Buffer {
     pub(crate) fn new(dtype: DType, target: &Target) -> Result<Self> {
         let flat = empty(dtype, &target.device)?;
         target.join_memory()?;
-        Ok(Self { flat, target: target.clone() })
+        Ok(Self { flat, start: 0, target: target.clone() })
     }
 
     /// A `[rows, width]` view, with the values written last.
     pub(crate) fn view(&mut self, rows: usize, width: usize) -> Result<Tensor> {
         let len = rows * width;
-        if self.flat.elem_count() < len {
+        if self.flat.elem_count() - self.start < len {
             // Frees the old memory before allocating the new; a GPU's driver gets it back when the queued operations are done.
             let (dtype, device) = (self.flat.dtype(), &self.target.device);
             self.target.join_memory()?;
-            self.flat = empty(dtype, device)?;
+            (self.flat, self.start) = (empty(dtype, device)?, 0);
             device.synchronize()?;
-            self.flat = Tensor::zeros(len, dtype, device)?;
+            let padding = if device.is_cpu() { LINE / dtype.size_in_bytes() } else { 0 };
+            self.flat = Tensor::zeros(len + padding, dtype, device)?;
+            self.start = first_line(&self.flat)?;
             self.flat.inplace_op1(&InPlace(Backing::Huge))?;
             self.target.join_memory()?;
         }
-        self.flat.narrow(0, 0, len)?.reshape((rows, width))
+        self.flat.narrow(0, self.start, len)?.reshape((rows, width))
     }
 
     /// Allocates memory for `rows` rows of `width` and has the system back it.
@@ -89,7 +96,51 @@ impl Operation<0> for Backing {
     }
 }
 
+/// Elements of a tensor before its first whole cache line; 0 on a GPU, which aligns allocations.
+fn first_line(flat: &Tensor) -> Result<usize> {
+    let (storage, _) = flat.storage_and_layout();
+    Ok(match &*storage {
+        Storage::Cpu(CpuStorage::U32(values)) => values.as_ptr().align_offset(LINE),
+        Storage::Cpu(storage) => with_element!(storage, T => storage.as_slice::<T>()?.as_ptr().align_offset(LINE)),
+        _ => 0,
+    })
+}
+
 /// One element: CUDA does not allocate less.
 fn empty(dtype: DType, device: &Device) -> Result<Tensor> {
     Tensor::zeros(1, dtype, device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::scalar::Scalar;
+    use prefold_kernels::Dtype;
+
+    fn address(view: &Tensor) -> usize {
+        let (storage, layout) = view.storage_and_layout();
+        let start = layout.start_offset();
+        match &*storage {
+            Storage::Cpu(CpuStorage::F32(values)) => values[start..].as_ptr() as usize,
+            Storage::Cpu(CpuStorage::BF16(values)) => values[start..].as_ptr() as usize,
+            Storage::Cpu(CpuStorage::U32(values)) => values[start..].as_ptr() as usize,
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn matrices_begin_with_a_cache_line_and_keep_their_values() -> Result<()> {
+        let target = Target::cpu(Dtype::Float32);
+        for dtype in [DType::F32, DType::BF16, DType::U32] {
+            let mut buffer = Buffer::new(dtype, &target)?;
+            for (rows, width) in [(1, 2), (3, 7), (100, 33), (2, 5), (3300, 1), (3000, 1000)] {
+                let view = buffer.view(rows, width)?;
+                assert_eq!((view.dims(), address(&view) % LINE), (&[rows, width][..], 0), "{dtype:?}");
+                view.const_set(Scalar::one(dtype))?;
+            }
+            let sum = buffer.view(100, 33)?.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?;
+            assert_eq!(sum, 3300.0);
+        }
+        Ok(())
+    }
 }
