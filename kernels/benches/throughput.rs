@@ -5,7 +5,7 @@
 
 use prefold_kernels::{
     Attention, Element, Float, Gemm, Int8, Isa, KernelError, Mask, PackedMatrix, Packing, QkvLayout, QuerySpan,
-    RowView, bf16, run_peak, run_read,
+    RowView, advise_huge_pages, bf16, run_peak, run_read,
 };
 use std::time::Instant;
 
@@ -23,11 +23,15 @@ fn rate(f: impl FnOnce() -> Result<usize, KernelError>) -> Result<f64, KernelErr
 fn measure<P: Packing>(isa: Isa, m: usize, n: usize, k: usize) -> Result<(), KernelError> {
     let weight = PackedMatrix::<P>::pack(&random::<f32>(n * k), n, k)?;
     let x = random::<P::Input>(m * k);
-    let mut out = vec![0.0; m * n];
+    // As the buffers of a pass: in huge pages, from a cache line on.
+    let mut memory = vec![0.0_f32; m * n + 16];
+    advise_huge_pages(&mut memory);
+    let start = memory.as_ptr().align_offset(64);
+    let out = &mut memory[start..start + m * n];
     let gemm = Gemm::<P>::new(&x, &weight);
     let operations = 2 * m * n * k;
     let repeats = (10_000_000_000 / operations).clamp(1, 1000);
-    gemm.run_with(isa, &mut out)?;
+    gemm.run_with(isa, out)?;
     let (mut peak, mut best, mut read) = (0.0_f64, 0.0_f64, 0.0_f64);
     for _ in 0..8 {
         if m == 1 {
@@ -35,7 +39,7 @@ fn measure<P: Packing>(isa: Isa, m: usize, n: usize, k: usize) -> Result<(), Ker
         }
         peak = peak.max(rate(|| Ok(run_peak::<P>(isa, 1_000_000)))?);
         best = best.max(rate(|| {
-            (0..repeats).try_for_each(|_| gemm.run_with(isa, &mut out))?;
+            (0..repeats).try_for_each(|_| gemm.run_with(isa, out))?;
             Ok(operations * repeats)
         })?);
     }
