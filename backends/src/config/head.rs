@@ -7,7 +7,7 @@ use prefold_kernels::Activation;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
-    /// The padding token of a causal model, which transformers takes for padding at the end of a text too: the last other token is pooled.
+    /// The padding token of a decoder, which transformers takes for padding at the end of a text too: the last other token is pooled.
     pub(crate) padding: Option<u32>,
     /// A field of the config that can only be `hidden_size`.
     pub(crate) width: Option<&'static str>,

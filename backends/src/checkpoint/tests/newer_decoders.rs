@@ -6,6 +6,7 @@ use super::refusals::{Change, check, config};
 use super::{copy_of, fixture, open, write_json};
 use crate::checkpoint::{HeadSource, VectorModule};
 use crate::config::{MaskConfig, PositionsConfig, QueryGrowth, RotaryConfig};
+use prefold_core::Pooling;
 use serde_json::{Value, json};
 
 #[test]
@@ -50,6 +51,21 @@ fn windows_of_every_second_layer() {
     let types = json!(["full_attention", "full_attention", "sliding_attention", "full_attention"]);
     assert_eq!(windows(&[("layer_types", types)]), [None, None, Some(16), None]);
     assert_eq!(windows(&[("is_causal", json!(false))]), [Some(17), None, Some(17), None]);
+}
+
+#[test]
+fn transformers_classifiers_pool_the_last_token_that_is_not_padding_without_a_mask_too() {
+    let classifier = |name: &str, class: &str, changes: &[(&str, Value)]| {
+        let class = [("architectures", json!([class])), ("pooling", json!("avg")), ("is_causal", json!(false))];
+        let head = config_with(name, &[&class, changes].concat()).classifier;
+        (head.pooling, head.padding)
+    };
+    let ministral3 = "Ministral3ForSequenceClassification";
+    assert_eq!(classifier("ministral3-tiny", ministral3, &[]), (Pooling::LastToken, Some(421)));
+    let code = json!({"AutoModelForSequenceClassification": "modeling.Ministral3ForSequenceClassification"});
+    assert_eq!(classifier("ministral3-tiny", ministral3, &[("auto_map", code)]), (Pooling::Mean, None));
+    let bidirec = "LlamaBidirectionalForSequenceClassification";
+    assert_eq!(classifier("llama-bidirec-tiny", bidirec, &[]), (Pooling::Mean, None));
 }
 
 #[test]
