@@ -119,6 +119,7 @@ fn sizes_of_a_table_of_vectors() {
     };
     let message = refused([(1 << 24) + 1, 0]);
     assert!(message.contains("must have from 1 to 16777216 rows, it has 16777217"), "{message}");
+    assert!(refused([1, 0]).contains("must have from 1 to 262144 columns, it has 0"));
     let message = refused([1, (1 << 18) + 1]);
     assert!(message.contains("must have from 1 to 262144 columns, it has 262145"), "{message}");
     let dir = copy_of("model2vec-tiny");

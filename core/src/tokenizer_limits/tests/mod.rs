@@ -144,6 +144,11 @@ fn added_tokens_are_measured_before_and_after_normalisation() {
             vec![json!({"content": "a", "normalized": true, "rstrip": true})],
             "item 0 has white space at its edge",
         ),
+        (
+            replace(" ", ""),
+            vec![json!({"content": "a ", "normalized": true, "rstrip": true})],
+            "item 0 has white space at its edge",
+        ),
     ] {
         let refused = refusal(json!({"normalizer": normalizer, "added_tokens": tokens}));
         assert!(refused.contains(words), "{refused}\nlacks {words}");
