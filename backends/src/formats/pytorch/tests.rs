@@ -118,6 +118,7 @@ fn what_is_not_tensors_is_refused_by_name() {
         (tensor(Tensor { shape: &[3, 3], ..TENSOR }), &["[3, 3]", "does not fit"]),
         (tensor(Tensor { shape: &[1 << 20, 6], strides: &[0, 1], ..TENSOR }), &["strides [0, 1]", "does not fit"]),
         (tensor(Tensor { strides: &[3], ..TENSOR }), &["does not fit"]),
+        (tensor(Tensor { shape: &[2, 1], strides: &[1], ..TENSOR }), &["does not fit"]),
         (tensor(Tensor { shape: &[huge, huge, 0], strides: &[1, 1], ..TENSOR }), &["does not fit"]),
         (tensor(Tensor { shape: &[2, 2], strides: &[huge, huge], ..TENSOR }), &["does not fit"]),
         (tensor(Tensor { offset: huge, ..TENSOR }), &["does not fit"]),
@@ -160,6 +161,14 @@ fn archives_that_are_not_torch_s_are_refused() {
         let message = refused(file);
         assert!(message.contains(words), "{message}\nlacks {words}");
     }
+}
+
+#[test]
+fn an_entry_begins_with_a_header_of_its_own() {
+    let mut file = zip(&[("a/data/0", &[0; 200]), ("a/data.pkl", &dict(&[("a.weight", TENSOR.pickled())]))]);
+    let entry = file.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    file[entry + 42] = 60;
+    assert!(refused(file).contains("its entry \"a/data/0\" is not within the file"));
 }
 
 #[test]

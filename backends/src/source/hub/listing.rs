@@ -317,6 +317,7 @@ mod tests {
         for (etag, name) in [
             ("{SHA1{0a}}", "etag-_7bSHA1_7b0a_7d_7d"),
             ("../x", "etag-_2e_2e_2fx"),
+            ("..", "etag-_2e_2e"),
             ("a/b", "etag-a_2fb"),
             ("a b_", "etag-a_20b_5f"),
         ] {
