@@ -173,6 +173,9 @@ mod tests {
             LoadError::MissingFile { location: long(), file: long(), hint: long() },
             LoadError::SubModel { sub_model: long(), source: Box::new(LoadError::Compute(long())) },
             LoadError::Options(long()),
+            LoadError::invalid(long(), long()),
+            LoadError::unsupported(long(), long(), long()),
+            LoadError::io(long(), std::io::ErrorKind::NotFound.into()),
         ] {
             let message = error.to_string();
             assert!(message.len() < 4800 && !message.contains('\n'), "{} bytes: {message}", message.len());

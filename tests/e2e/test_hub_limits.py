@@ -59,6 +59,7 @@ def with_header(name, value):
     ({("GET", LISTING): names(*map(str, range(30_000)))}, LISTING, "30000 files, more than the limit of 20000"),
     ({("HEAD", CONFIG): endless_headers}, CONFIG, "HTTP request error"),
     ({("HEAD", CONFIG): vast}, CONFIG, "limit of 8388608 bytes"),
+    ({("HEAD", CONFIG): redirect(lambda handler: AGAIN + RESOLVE + CONFIG)}, CONFIG, "more than 10 redirects"),
     ({("HEAD", CONFIG): unannounced, ("GET", CONFIG): endless}, CONFIG, "limit of 8388608 bytes"),
     ({("HEAD", WEIGHTS): with_header("ETag", '""')}, WEIGHTS, "cannot be used as a file name"),
     ({("HEAD", WEIGHTS): vast}, WEIGHTS, "No space left on device"),
@@ -181,6 +182,18 @@ def test_a_check_reads_no_more_than_it_asked_for(hub, cache, file):
     assert_nothing_left(cache)
     hub.heal()
     assert checked(hub, cache)[0] == 0
+
+
+def test_a_check_reads_headers_up_to_their_sum(hub, cache):
+    """Each file begins with a header of the maximum length."""
+    size, shards = 8 << 20, [f"{n}.safetensors" for n in range(16)]
+    whole = size.to_bytes(8, "little") + b"{}".ljust(size)
+    index = {"weight_map": {str(n): shard for n, shard in enumerate(shards)}}
+    del hub.files[WEIGHTS]
+    hub.files |= {**dict.fromkeys(shards, whole), WEIGHTS + ".index.json": json.dumps(index).encode()}
+    status, output, peak = checked(hub, cache)
+    assert status == 3 and "the tensor headers of the model exceed the limit of 134217728 bytes" in output, (status, output)
+    assert peak < SMALL, peak
 
 
 @pytest.mark.parametrize("file, words", [(TOKEN, "limit of 65536 bytes"), (PLAN, "needed more memory"), (CHUNKS, "")])

@@ -86,3 +86,17 @@ fn is_hub_id(id: &str) -> bool {
     let is_name = |name: &str| (1..=96).contains(&name.len()) && name.chars().all(is_allowed) && !name.starts_with('.');
     id.split_once('/').is_some_and(|(organisation, name)| is_name(organisation) && is_name(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_hub_id;
+
+    #[test]
+    fn ids_of_repositories_are_no_paths() {
+        assert!(["a/b", "A-1/b_c.d", &format!("a/{}", "x".repeat(96))].into_iter().all(is_hub_id));
+        let long = format!("a/{}", "x".repeat(97));
+        for other in ["b", "/b", "a/", "a/b/c", "../b", "a/..", "a/.b", "a/b c", "a/b%2f", "a\\/b", &long] {
+            assert!(!is_hub_id(other), "{other}");
+        }
+    }
+}

@@ -45,3 +45,25 @@ pub(super) fn files(folder: &Path) -> Vec<String> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use tempfile::TempDir;
+
+    #[test]
+    fn folders_are_listed_up_to_a_number_of_files() {
+        let listed = |names: &[(&str, usize)]| {
+            let dir = TempDir::new().unwrap();
+            for (folder, count) in names {
+                let folder = dir.path().join(folder);
+                fs::create_dir_all(&folder).unwrap();
+                (0..*count).for_each(|name| drop(File::create(folder.join(name.to_string())).unwrap()));
+            }
+            files(dir.path()).len()
+        };
+        assert_eq!([listed(&[("", 1001)]), listed(&[("a", 1001)])], [MAX_FILES; 2]);
+        assert_eq!(listed(&[("a", 600), ("b", 600), ("c", 600)]), 1200, "no further folder");
+    }
+}

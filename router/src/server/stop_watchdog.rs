@@ -101,6 +101,8 @@ mod tests {
             (vec![1000, 1100], 1000 + 33_000),
             (vec![1000, 1100, 5000], 5000),
             (vec![1000, 33_900], 33_900),
+            // It never gives the process more time.
+            (vec![1000, 35_000], 1000 + 33_000),
         ] {
             let begin = Instant::now();
             let times = signals.iter().map(|&millis| begin + Duration::from_millis(millis)).collect();

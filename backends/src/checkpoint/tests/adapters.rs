@@ -257,6 +257,11 @@ fn an_adapter_alone_takes_its_base_from_the_config() {
         let refused = open(dir.path()).unwrap_err().to_string();
         assert!(refused.contains("base_model_name_or_path") && refused.contains("neither a folder"), "{refused}");
     }
+    let mut settings = settings;
+    settings["base_model_name_or_path"] = json!("x".repeat(4097));
+    write_json(&dir.path().join("adapter_config.json"), &settings);
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("`base_model_name_or_path` has 4097 bytes, the limit is 4096"), "{refused}");
 }
 
 #[test]
@@ -300,6 +305,17 @@ fn hostile_names_and_shapes_are_refused() {
     assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), long)).contains("the limit is 1024"));
     let large = beside("bert-mean-tiny", &settings(json!({"r": 129})), lora(QUERY, shape, 129));
     assert!(refused(&large).contains("of rank 129, the limit is 128"));
+    let wide = settings(json!({"r": 129, "target_modules": ["intermediate.dense"]}));
+    let wide = beside("bert-mean-tiny", &wide, lora("encoder.layer.0.intermediate.dense", [64, 32], 129));
+    assert!(refused(&wide).contains("of rank 129, the limit is 128"), "of the smaller side");
+    let norm = lora("encoder.layer.0.output.LayerNorm", shape, 4);
+    let norm = beside("bert-mean-tiny", &settings(json!({"target_modules": ["LayerNorm"]})), norm);
+    assert!(refused(&norm).contains("whose weight is no matrix"));
+    let [a, (b, _)] = lora(QUERY, shape, 4);
+    let short = beside("bert-mean-tiny", &settings(json!({})), [a, (b, stored(&[16, 4], &values(64, 1)))]);
+    assert!(refused(&short).contains("has shape [16, 4]"));
+    let many = (0..=1 << 16).flat_map(|i| lora(&i.to_string(), [1, 1], 1).into_iter().take(1));
+    assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), many)).contains("has 65537 modules"));
     let many = (0..1200).flat_map(|i| lora(&format!("{}.{i}", "x".repeat(900)), [1, 1], 1));
     let expressions: serde_json::Map<String, Value> = (0..3).map(|i| (format!("^x{i}"), json!(2))).collect();
     let slow = beside("bert-mean-tiny", &settings(json!({"alpha_pattern": expressions})), many);

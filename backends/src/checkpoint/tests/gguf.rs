@@ -312,6 +312,19 @@ fn what_is_not_supported_is_refused_by_name() {
 }
 
 #[test]
+fn pieces_and_merges_have_limits() {
+    let mut gguf = qwen2();
+    let merges = vec![Value::String("a b".to_owned()); (1 << 20) + 1];
+    gguf.set("tokenizer.ggml.merges", Value::Array(merges));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("`tokenizer.ggml.merges` has 1048577 merges, the limit is 1048576"), "{message}");
+    let Some(Value::Array(tokens)) = gguf.metadata.get_mut("tokenizer.ggml.tokens") else { panic!() };
+    tokens[20] = Value::String("x".repeat(2049));
+    let message = gguf.open().unwrap_err();
+    assert!(message.contains("the vocabulary has a token with the id 20 of 2049 bytes"), "{message}");
+}
+
+#[test]
 fn rope_scaling_without_a_type_is_linear() {
     let (factor, older) = ("scaling.factor", "scale_linear");
     /// Numbers of the file, its type of scaling, and what follows.

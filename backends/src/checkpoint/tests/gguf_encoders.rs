@@ -470,6 +470,9 @@ fn what_is_not_supported_is_refused_by_name() {
     tokens[20] = tokens[21].clone();
     let message = twice.open().unwrap_err();
     assert!(message.contains("459 tokens, only 458 different ones"), "{message}");
+    let mut infinite = converted("xlm-roberta-tiny");
+    list(&mut infinite, "scores")[20] = Value::F32(f32::INFINITY);
+    assert!(infinite.open().unwrap_err().contains("scores` must be a list of finite numbers"));
     let mut fused = converted("bert-mean-tiny");
     fused.tensors.insert("blk.0.attn_qkv.weight".to_owned(), tensor(&[96, 32]));
     let message = fused.open().unwrap_err();

@@ -381,6 +381,16 @@ fn sentencepiece_merges_follow_from_scores() {
     let pieces = [string("<unk>")].into_iter().chain((1..600).map(|length| string(&"a".repeat(length))));
     set_pieces(&mut long, pieces.collect());
     assert!(long.open().unwrap_err().contains("whose merges have more than 67108864 bytes"));
+    // All words of three letters, with two merges each.
+    let letters: Vec<String> = (0..81_u8).map(|letter| char::from(b'!' + letter).to_string()).collect();
+    let longer = |words: &[String]| -> Vec<String> {
+        words.iter().flat_map(|word| letters.iter().map(move |letter| format!("{word}{letter}"))).collect()
+    };
+    let pairs = longer(&letters);
+    let words = ["<unk>".to_owned()].into_iter().chain(longer(&pairs)).chain(pairs.clone()).chain(letters.clone());
+    set_pieces(&mut long, words.map(|word| string(&word)).collect());
+    let refused = long.open().unwrap_err();
+    assert!(refused.contains("the vocabulary has 10") && refused.contains("merges, the limit is 1048576"), "{refused}");
     // With a space before texts, as Llama's and Mistral's.
     let mut gguf = gemma();
     gguf.metadata.remove("tokenizer.ggml.add_space_prefix");

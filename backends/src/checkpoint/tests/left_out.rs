@@ -58,6 +58,13 @@ fn modules_that_a_reranker_leaves_out_are_named() {
     let asked = LoadOptions { task: Some(Task::Rerank), ..asking(dir.path()) };
     let Verdict::RunsBut(notes) = check_model(&asked).verdict else { panic!("the module is left out") };
     assert!(notes.iter().any(|note| note.contains("Whatever") && note.contains("ignored")), "{notes:?}");
+    let many = (0..63).map(|index| module(&format!("Whatever{index}")));
+    write_json(
+        &dir.path().join("modules.json"),
+        &json!([module("Transformer")].into_iter().chain(many).collect::<Vec<_>>()),
+    );
+    let Verdict::RunsBut(notes) = check_model(&asked).verdict else { panic!("the modules are left out") };
+    assert!(notes.iter().any(|note| note.contains("\"Whatever7\", 55 more;")), "{notes:?}");
 }
 
 #[test]

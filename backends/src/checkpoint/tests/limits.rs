@@ -29,6 +29,7 @@ fn settings_of_families() {
             &["a task whose instruction has 16385 bytes, the limit is 16384"],
         ),
         ("jina-v3-tiny", config("/lora_rank", json!(1025)), &["`lora_rank` must be from 1 to 1024, it is 1025"]),
+        ("jina-v3-tiny", config("/lora_rank", json!(0)), &["`lora_rank` must be from 1 to 1024, it is 0"]),
         ("jina-v3-tiny", config("/lora_alpha", json!(65537)), &["`lora_alpha` must be from 0 to 65536, it is 65537"]),
         ("nomic-moe-tiny", config("/num_experts", json!(1025)), &["`num_experts` must be at most 1024, it is 1025"]),
         ("nomic-moe-tiny", config("/moe_top_k", json!(65)), &["`moe_top_k` must be at most 64, it is 65"]),
@@ -38,6 +39,12 @@ fn settings_of_families() {
             &["`moe_every_n_layers` must be at most 4096, it is 4097"],
         ),
         ("deberta-v2-tiny", config("/position_buckets", json!(65537)), &["must be from 2 to 65536, it is 65537"]),
+        ("deberta-v2-tiny", config("/position_buckets", json!(1)), &["must be from 2 to 65536, it is 1"]),
+        (
+            "mpnet-tiny",
+            config("/relative_attention_num_buckets", json!(4097)),
+            &["`relative_attention_num_buckets` must be from 32 to 4096, it is 4097"],
+        ),
         ("bert-mean-tiny", config("/type_vocab_size", json!(1 << 16)), &["`type_vocab_size`", "65536"]),
         ("llama-tiny", config("/intermediate_size", json!((1 << 20) + 1)), &["`intermediate_size`", "1048576"]),
         ("qwen3-tiny", config("/num_attention_heads", json!(8192)), &["`num_attention_heads`", "4096"]),
@@ -119,6 +126,8 @@ fn sizes_of_a_table_of_vectors() {
     };
     let message = refused([(1 << 24) + 1, 0]);
     assert!(message.contains("must have from 1 to 16777216 rows, it has 16777217"), "{message}");
+    assert!(refused([1, 0]).contains("must have from 1 to 262144 columns, it has 0"));
+    assert!(refused([1, 4]).contains("but the model's `vocab_size` is 1"));
     let message = refused([1, (1 << 18) + 1]);
     assert!(message.contains("must have from 1 to 262144 columns, it has 262145"), "{message}");
     let dir = copy_of("model2vec-tiny");
@@ -134,6 +143,19 @@ fn a_header_of_safetensors_that_is_read_by_range() {
     assert_eq!(header_end("x", (8_u64 << 20).to_le_bytes()).unwrap(), (8 << 20) + 8);
     let refused = header_end("x", ((8_u64 << 20) + 1).to_le_bytes()).unwrap_err().to_string();
     assert!(refused.starts_with("x: ") && refused.contains("8388609 bytes, at most 8388608 are read"), "{refused}");
+}
+
+#[test]
+fn shards_are_files_beside_the_index() {
+    let dir = copy_of("llama-tiny");
+    Delete("model.safetensors").apply(dir.path());
+    for name in
+        ["../a.safetensors", "a/b.safetensors", ".a.safetensors", "C:a.safetensors", "a.bin", "a\\b.safetensors"]
+    {
+        write_json(&dir.path().join("model.safetensors.index.json"), &json!({"weight_map": {"a": name}}));
+        let message = open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("must name a .safetensors file in the index's folder"), "{name}: {message}");
+    }
 }
 
 #[test]

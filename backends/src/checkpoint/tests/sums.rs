@@ -51,6 +51,12 @@ fn a_dense_folder_has_few_places_whatever_it_is_called() {
     write_json(&dir.path().join("modules.json"), &json!(modules));
     let message = open(dir.path()).unwrap_err().to_string();
     assert!(message.contains("the Dense module in the folder \"2_Dense\" in 5 places"), "{message}");
+    // One of them on the way of all routes, four behind.
+    let dir = copy_of("asym-tiny");
+    let dense = "140266138126480_Dense";
+    Set("2_Asym/config.json", "/structure", json!({"query": vec![dense; 5], "doc": [dense]})).apply(dir.path());
+    let message = open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains(&format!("\"2_Asym/{dense}\" in 5 places")), "{message}");
 }
 
 /// The config of a DeBERTa with this many rows of relative position embeddings.

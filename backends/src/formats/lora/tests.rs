@@ -78,6 +78,36 @@ fn expressions_have_limits() {
 }
 
 #[test]
+fn numbers_and_lists_have_limits() {
+    let read = |field: &str, value: Value| {
+        let mut config = json!({"target_modules": ["q"], "layers_to_transform": [1]});
+        config[field] = value;
+        LoraConfig::read(config.to_string().as_bytes()).map(drop).map_err(|error| error.to_string())
+    };
+    read("r", json!(1 << 14)).unwrap();
+    assert!(read("r", json!((1 << 14) + 1)).unwrap_err().contains("`r` must be from 1 to 16384"));
+    read("lora_alpha", json!(-1e6)).unwrap();
+    assert!(read("lora_alpha", json!(-1e6 - 1.0)).unwrap_err().contains("`lora_alpha` must be at most 1000000"));
+    let numbers = |count: usize| json!((0..count).collect::<Vec<_>>());
+    let names = |count: usize| json!((0..count).map(|i| format!("x{i}")).collect::<Vec<_>>());
+    let object =
+        |count: usize| (0..count).map(|i| (format!("x{i}"), json!(2))).collect::<serde_json::Map<_, _>>().into();
+    for (field, of) in [
+        ("target_modules", &names as &dyn Fn(usize) -> Value),
+        ("exclude_modules", &names),
+        ("modules_to_save", &names),
+        ("layers_pattern", &names),
+        ("layers_to_transform", &numbers),
+        ("rank_pattern", &object),
+        ("alpha_pattern", &object),
+    ] {
+        read(field, of(2048)).unwrap();
+        let refused = read(field, of(2049)).unwrap_err();
+        assert!(refused.contains(&format!("`{field}` has 2049 entries, the limit is 2048")), "{refused}");
+    }
+}
+
+#[test]
 fn plain_patterns_are_no_expressions() {
     let cost = |config: Value| LoraConfig::read(config.to_string().as_bytes()).unwrap().cost();
     let many: serde_json::Map<String, Value> = (0..2000).map(|i| (format!("layers.{i}.q_proj"), json!(2))).collect();

@@ -103,6 +103,7 @@ fn what_is_not_tensors_is_refused_by_name() {
         (pickle(b"]K\x01K\x02s"), &["SETITEM", "does not fit its object"]),
         (pickle(b"K\x01(K\x02\x86"), &["a tuple lacks items"]),
         (pickle(b""), &["the stack is empty"]),
+        (pickle(b"K\x01("), &["the stack is empty"]),
         (pickle(b"]"), &["no dict of tensors"]),
         (
             archive(&dict(&[(
@@ -117,6 +118,7 @@ fn what_is_not_tensors_is_refused_by_name() {
         (tensor(Tensor { shape: &[3, 3], ..TENSOR }), &["[3, 3]", "does not fit"]),
         (tensor(Tensor { shape: &[1 << 20, 6], strides: &[0, 1], ..TENSOR }), &["strides [0, 1]", "does not fit"]),
         (tensor(Tensor { strides: &[3], ..TENSOR }), &["does not fit"]),
+        (tensor(Tensor { shape: &[2, 1], strides: &[1], ..TENSOR }), &["does not fit"]),
         (tensor(Tensor { shape: &[huge, huge, 0], strides: &[1, 1], ..TENSOR }), &["does not fit"]),
         (tensor(Tensor { shape: &[2, 2], strides: &[huge, huge], ..TENSOR }), &["does not fit"]),
         (tensor(Tensor { offset: huge, ..TENSOR }), &["does not fit"]),
@@ -159,6 +161,14 @@ fn archives_that_are_not_torch_s_are_refused() {
         let message = refused(file);
         assert!(message.contains(words), "{message}\nlacks {words}");
     }
+}
+
+#[test]
+fn an_entry_begins_with_a_header_of_its_own() {
+    let mut file = zip(&[("a/data/0", &[0; 200]), ("a/data.pkl", &dict(&[("a.weight", TENSOR.pickled())]))]);
+    let entry = file.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    file[entry + 42] = 60;
+    assert!(refused(file).contains("its entry \"a/data/0\" is not within the file"));
 }
 
 #[test]
@@ -219,6 +229,8 @@ fn files_of_the_older_format() {
     assert_eq!(file.read::<f32>("a.weight", &[2, 3]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     let big = [b"\x80\x02}".to_vec(), text("little_endian"), b"\x89s.".to_vec()].concat();
     let long = [u64::MAX.to_le_bytes().to_vec(), numbers()].concat();
+    let half = Tensor { kind: "Half", ..TENSOR };
+    let two_types = testing::dict(&[("a.weight", TENSOR.pickled()), ("b.weight", half.pickled())]);
     for (file, words) in [
         (older(b"\x80\x02K\x07.", &system, &dict, &keys, &storages), "version Int(7)"),
         (older(version, &big, &dict, &keys, &storages), "big-endian"),
@@ -229,6 +241,7 @@ fn files_of_the_older_format() {
             older(version, &system, &dict, &[b"]".to_vec(), text("9"), b"a.".to_vec()].concat(), &[]),
             "type of storage \"9\"",
         ),
+        (older(version, &system, &two_types, &keys, &storages), "storage \"0\" has two types"),
         (older(version, &system, &dict, b"N.", &[]), "no list of storages"),
         (MAGIC.to_vec(), "ends too early"),
         (

@@ -262,7 +262,52 @@ impl<'de> Deserialize<'de> for Text {
 
 #[cfg(test)]
 mod tests {
-    use super::blob_name;
+    use super::*;
+    use std::fs::File;
+    use tempfile::TempDir;
+
+    #[test]
+    fn facts_of_a_file_are_of_the_commit_and_fit_into_names() {
+        let (commit, hash) = ("0".repeat(40), "a".repeat(64));
+        let with = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in
+                [("etag", "\"x\""), ("x-repo-commit", commit.as_str()), ("x-xet-hash", hash.as_str()), (name, value)]
+            {
+                headers.insert(name, value.parse().unwrap());
+            }
+            if value.is_empty() {
+                headers.remove(name);
+            }
+            FileFacts::read(&Heads { file: Ok(headers), redirects: vec![] }, &commit)
+                .map_err(|problem| problem.to_string())
+        };
+        let facts = FileFacts { etag: "x".to_owned(), size: Some(7), xet: Some(hash.clone()) };
+        assert_eq!(with("content-length", "7").unwrap(), facts);
+        assert_eq!(with("etag", &"a".repeat(200)).unwrap().etag.len(), 200);
+        for (name, value, words) in [
+            ("etag", "", "no ETag header"),
+            ("etag", "\"\"", "cannot be used as a file name"),
+            ("etag", "a".repeat(201).as_str(), "cannot be used as a file name"),
+            ("x-repo-commit", "", "no X-Repo-Commit header"),
+            ("x-repo-commit", "1".repeat(40).as_str(), "is of the commit \"11"),
+            ("x-xet-hash", &hash[1..], "is not a hash"),
+            ("x-xet-hash", "/".repeat(64).as_str(), "is not a hash"),
+        ] {
+            let refused = with(name, value).unwrap_err();
+            assert!(refused.contains(words), "{refused}\nlacks {words}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_the_cache_has_a_limited_number_of_files() {
+        let dir = TempDir::new().unwrap();
+        (0..=MAX_NAMES).for_each(|name| drop(File::create(dir.path().join(name.to_string())).unwrap()));
+        let refused = Listing::of_folder("x", dir.path()).unwrap_err().to_string();
+        assert_eq!(refused, "more than 20000 files");
+        fs::remove_file(dir.path().join("0")).unwrap();
+        assert_eq!(Listing::of_folder("x", dir.path()).unwrap().files.len(), MAX_NAMES);
+    }
 
     #[test]
     fn a_tag_with_characters_of_paths_gets_a_name_of_its_own() {
@@ -272,6 +317,7 @@ mod tests {
         for (etag, name) in [
             ("{SHA1{0a}}", "etag-_7bSHA1_7b0a_7d_7d"),
             ("../x", "etag-_2e_2e_2fx"),
+            ("..", "etag-_2e_2e"),
             ("a/b", "etag-a_2fb"),
             ("a b_", "etag-a_20b_5f"),
         ] {

@@ -87,3 +87,26 @@ impl Spent {
 fn is_weights(file: &str) -> bool {
     TensorFormat::of_file(file).is_some() || has_gguf_extension(Path::new(file))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_files_and_small_files_have_sums() {
+        let spent = Spent::default();
+        (0..16).for_each(|_| spent.add_header(8 << 20).unwrap());
+        let refused = spent.add_header(1).unwrap_err().to_string();
+        assert_eq!(refused, "the tensor headers of the model exceed the limit of 134217728 bytes in all");
+        let spent = Spent::default();
+        (0..MAX_FILES).for_each(|_| spent.add_header(0).unwrap());
+        assert!(spent.add_header(0).is_err() && spent.add_file().is_err());
+        let spent = Spent::default();
+        assert_eq!(spent.limit("config.json", None).unwrap(), 8 << 20);
+        spent.add_bytes("model.safetensors", MAX_SMALL_BYTES);
+        spent.add_bytes("config.json", MAX_SMALL_BYTES - 10);
+        assert_eq!(spent.limit("config.json", None).unwrap(), 10);
+        assert_eq!(spent.limit("config.json", Some(10)).unwrap(), 10);
+        assert!(spent.limit("config.json", Some(11)).is_err());
+    }
+}

@@ -70,6 +70,10 @@ fn normalisers_that_multiply_a_text_are_refused() {
         (json!({"type": "Precompiled", "precompiled_charsmap": charsmap(1 << 31, b"")}), "that is cut"),
         (json!({"type": "Precompiled", "precompiled_charsmap": charsmap(4, &[b'a'; 5000])}), "1024 bytes of one"),
         (json!({"type": "Precompiled", "precompiled_charsmap": "?"}), "not base64"),
+        (
+            json!({"type": "Precompiled", "precompiled_charsmap": "A".repeat(charsmap::MAX_LEN + 4)}),
+            "has a text of 2097156 bytes, the limit is 2097152",
+        ),
         (json!({"type": "Fold"}), "`normalizer`: "),
         (json!([vec![0; 20_000]]), "more than 10000 values"),
     ] {
@@ -81,6 +85,7 @@ fn normalisers_that_multiply_a_text_are_refused() {
 #[test]
 fn other_steps_have_limits_too() {
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": false});
+    let metaspace = json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true});
     let split = json!({"type": "Split", "pattern": {"Regex": "a*b"}, "behavior": "Isolated", "invert": false});
     let replaced = replace("a", &"b".repeat(100));
     let template = |single: Value, ids: usize| {
@@ -96,6 +101,10 @@ fn other_steps_have_limits_too() {
     let special = json!({"SpecialToken": {"id": "x", "type_id": 0}});
     for (file, words) in [
         (json!({"pre_tokenizer": sequence("pretokenizers", vec![bytes; 4])}), "`pre_tokenizer` may make more than 64"),
+        (
+            json!({"pre_tokenizer": sequence("pretokenizers", vec![metaspace; 3])}),
+            "`pre_tokenizer` may make more than 64",
+        ),
         (json!({"pre_tokenizer": split}), "`pre_tokenizer` has the pattern \"a*b\""),
         (json!({"decoder": replaced}), "`decoder` may make more than 64"),
         (json!({"post_processor": template(json!([text, text]), 1)}), "the text A more than once"),
@@ -142,6 +151,11 @@ fn added_tokens_are_measured_before_and_after_normalisation() {
         (
             replace("a", " b"),
             vec![json!({"content": "a", "normalized": true, "rstrip": true})],
+            "item 0 has white space at its edge",
+        ),
+        (
+            replace(" ", ""),
+            vec![json!({"content": "a ", "normalized": true, "rstrip": true})],
             "item 0 has white space at its edge",
         ),
     ] {

@@ -15,6 +15,7 @@ fn added_tokens_are_counted_over_all_tokenizers() {
     let mut sums = TokenizerSums::default();
     file.check(&mut sums).unwrap();
     file.check(&mut sums).unwrap();
+    assert_eq!(sums.built_bytes(), 80 * 2 * 2_048_000);
     // Tokens of other files count in the same sum: 48 are left.
     let others = |count| vec![AddedToken::from(long.as_str(), true); count];
     check_added_tokens(&others(48), None, &mut sums).unwrap();
@@ -29,6 +30,7 @@ fn tries_are_counted_over_all_tokenizers() {
     let check = |sums: &mut TokenizerSums| check_unigram(pieces.iter().map(String::as_str), sums);
     let mut sums = TokenizerSums::default();
     check(&mut sums).unwrap();
+    assert_eq!(sums.built_bytes() / 10_000_000, 8);
     let (refused, limit) = (check(&mut sums).unwrap_err(), (128 << 20) + 2000 * 2048);
     assert!(refused.starts_with("has 1000 pieces whose trie takes 8"), "{refused}");
     assert!(refused.contains("the tries of all tokenizers of the model take 17"), "{refused}");
