@@ -113,8 +113,8 @@ fn row_stride(layout: &Layout) -> Result<usize> {
 
 /// Columns `offset..` of a matrix that may itself be columns of a wider one.
 fn columns<'a>((storage, layout): CpuTensor<'a>, offset: usize) -> Result<RowView<'a>> {
-    let data = storage.as_slice::<f32>()?;
-    Ok(RowView { data, row_stride: row_stride(layout)?, offset: layout.start_offset() + offset })
+    let data = &storage.as_slice::<f32>()?[layout.start_offset()..];
+    Ok(RowView { data, row_stride: row_stride(layout)?, offset })
 }
 
 impl Operation<2> for AttentionOp<'_> {

@@ -68,8 +68,8 @@ impl RelativePositions {
             None => Ok(None),
             Some((storage, layout)) => match &**storage {
                 Storage::Cpu(storage) => {
-                    let (data, row_stride) = (storage.as_slice::<f32>()?, layout.dims()[1]);
-                    Ok(Some(RowView { data, row_stride, offset: layout.start_offset() }))
+                    let data = &storage.as_slice::<f32>()?[layout.start_offset()..];
+                    Ok(Some(RowView { data, row_stride: layout.dims()[1], offset: 0 }))
                 }
                 _ => candle_core::bail!("attention: relative position embeddings are on a GPU, the scores on the CPU"),
             },
