@@ -1,7 +1,8 @@
 //! Scaling of rotary positions in `config.json`.
 
 use super::configs::config_with;
-use super::rope;
+use super::refusals::config;
+use super::{copy_of, open, rope};
 use crate::config::{RopeScaling, TransformerConfig, Yarn};
 use serde_json::{Value, json};
 
@@ -53,4 +54,17 @@ fn the_attention_factor_of_yarn_is_one_on_the_scores() {
 fn dynamic_scaling_begins_behind_the_longest_input() {
     let config = scaled("qwen3-tiny", json!({"rope_type": "dynamic", "factor": 4.0}));
     assert_eq!(config, config_with("qwen3-tiny", &[]));
+}
+
+#[test]
+fn an_older_scaling_does_not_borrow_the_base_of_the_newer_one() {
+    let dir = copy_of("llama-tiny");
+    let newer = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5});
+    for (field, value) in [("/rope_scaling", json!({"type": "linear", "factor": 4.0})), ("/rope_parameters", newer)] {
+        config(field, value).apply(dir.path());
+    }
+    assert!(open(dir.path()).is_ok());
+    config("/rope_theta", Value::Null).apply(dir.path());
+    let message = open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("`rope_parameters` and `rope_scaling` contradict each other"), "{message}");
 }

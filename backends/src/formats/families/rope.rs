@@ -30,7 +30,8 @@ fn one_base(config: &Fields<'_>, base: Base, kinds: &[&str]) -> Result<RopeConfi
     let rope = match (&newer, &older) {
         (Some(newer), Some(older)) => {
             let rope = parse(config, newer, base, kinds)?;
-            if parse(config, older, Base { default: Some(rope.theta), ..base }, kinds)? != rope {
+            // transformers reads the older alone, with the base outside of it or the default.
+            if parse(config, older, base, kinds)? != rope {
                 return Err(config.problem("rope_parameters", "and `rope_scaling` contradict each other"));
             }
             rope
