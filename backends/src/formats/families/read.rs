@@ -205,16 +205,16 @@ fn scale(
 fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Result<ClassifierHead, LoadError> {
     let (head, fields) = (family.classifier, settings.json());
     let (mut pooling, mut late) = (head.pooling, head.late);
-    // transformers' own classes of decoders pool the last token, whatever the mask and the config.
-    let is_named = mask == MaskConfig::Full && (family.own_code || fields.get("auto_map").is_some());
-    if let (Some((spellings, known)), true) = (family.classifier_pooling, is_named) {
+    // transformers' own classes of causal families pool the last token, whatever the mask and the config.
+    let is_full = family.mask == MaskConfig::Full || (mask == MaskConfig::Full && fields.get("auto_map").is_some());
+    if let (Some((spellings, known)), true) = (family.classifier_pooling, is_full) {
         let field = first_of(fields, spellings);
         if let Some(named) = poolings::read(fields, field, known)? {
             (pooling, late) = (named, fields.or(field, String::new())? == poolings::LATE);
         }
     }
     let padding = match pooling {
-        Pooling::LastToken if !is_named => fields.optional::<i64>("pad_token_id")?,
+        Pooling::LastToken if !is_full => fields.optional::<i64>("pad_token_id")?,
         _ => None,
     };
     let padding = padding.and_then(|id| u32::try_from(id).ok());
