@@ -29,7 +29,7 @@ def test_a_model_that_runs(tmp_path):
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"model_type": "t5"}, "t5"),
+    ({"model_type": "longt5"}, "longt5"),
     ({"intermediate_size": 49}, "mlp.gate_proj.weight"),
     ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
 ])

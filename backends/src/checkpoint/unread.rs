@@ -91,10 +91,13 @@ fn is_other_head(name: &str, of_head: &[String]) -> bool {
     HEADS.contains(&head) && !of_head.iter().any(|name| first(bare(name)) == head)
 }
 
-/// `true` for what the family's own class leaves out: DeBERTa's learned positions, and the adapters of jina-embeddings-v3 where the config
-/// declares none, of which another warning tells.
+/// `true` for what the family's own class leaves out: DeBERTa's learned positions, T5's second copy of the word embeddings, and the
+/// adapters of jina-embeddings-v3 where the config declares none, of which another warning tells.
 fn is_left_out(name: &str, config: &TransformerConfig) -> bool {
     let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
     let is_lora = name.contains(".parametrizations.weight.0.lora_");
-    is_disentangled && bare(name) == "embeddings.position_embeddings.weight" || is_lora && config.adapters.is_none()
+    let is_second_copy = name == "encoder.embed_tokens.weight" && config.names.words == "shared";
+    is_second_copy
+        || is_disentangled && bare(name) == "embeddings.position_embeddings.weight"
+        || is_lora && config.adapters.is_none()
 }

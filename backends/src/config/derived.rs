@@ -1,6 +1,6 @@
 //! Tables that are computed at load from numbers of the config. No file bounds their size, so it is checked here.
 
-use super::{PositionsConfig, RotaryConfig, TransformerConfig};
+use super::{DistanceBias, PositionsConfig, RotaryConfig, TransformerConfig};
 use crate::error::LoadError;
 
 /// Maximum values of all computed tables of a model: a gigabyte, as for a RoPE cache of two million positions of 128 components.
@@ -25,7 +25,11 @@ impl TransformerConfig {
             }
             PositionsConfig::Learned(_) | PositionsConfig::Biases => 0,
         };
-        let biases = attention.distance_bias.map_or(0, |_| product(&[2, positions, attention.num_heads]));
+        let biases = match attention.distance_bias {
+            None => 0,
+            Some(DistanceBias::Buckets(_) | DistanceBias::Alibi) => product(&[2, positions, attention.num_heads]),
+            Some(DistanceBias::LayerBuckets(_)) => product(&[2, positions, attention.num_heads, self.num_layers]),
+        };
         of_positions.saturating_add(biases)
     }
 

@@ -144,7 +144,7 @@ pub(crate) struct AttentionConfig {
     pub(crate) mask: MaskConfig,
     /// Bound of the scores, `softcap * tanh(score / softcap)`.
     pub(crate) softcap: Option<f32>,
-    /// Biases of the scores, shared by all layers.
+    /// Biases of the scores.
     pub(crate) distance_bias: Option<DistanceBias>,
 }
 

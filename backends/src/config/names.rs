@@ -1,5 +1,9 @@
 //! Names of a transformer's tensors.
 
+mod t5;
+
+pub(crate) use t5::{T5, UMT5};
+
 /// Names of the tensors of a family, without `.weight` and `.bias`; empty if the family has no such tensor. Names of layers follow the
 /// layer's prefix. The first component of a name (`model.`, `bert.`) is optional in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +18,7 @@ pub(crate) struct TensorNames {
     pub(crate) embedding_projection: &'static str,
     /// The projection from the states after the last norm to another width.
     pub(crate) output_projection: &'static str,
-    /// Biases of scores by distance, `[buckets, num_heads]`, or relative position embeddings, `[rows, hidden]`.
+    /// Biases of scores by distance, `[buckets, num_heads]`, of all layers or of one; or relative position embeddings, `[rows, hidden]`.
     pub(crate) relative_bias: &'static str,
     /// The norm of the relative position embeddings.
     pub(crate) relative_norm: &'static str,
@@ -41,6 +45,8 @@ pub(crate) struct TensorNames {
     /// The projections of the feed-forward block; a plain one has no gate. With the same name, they are one matrix.
     pub(crate) gate: &'static str,
     pub(crate) up: &'static str,
+    /// The up projection of a block without a gate, in families that give it a name of its own.
+    pub(crate) plain_up: &'static str,
     /// The up projection is above the gate in that matrix.
     pub(crate) up_first: bool,
     pub(crate) down: &'static str,
@@ -96,7 +102,9 @@ pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
     ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
 /// First components of names in published code, and in files of the same models from transformers 5.
-pub(crate) const RENAMED_PREFIXES: [(&str, &str); 2] = [("new.", "gte."), ("bert.", "nomic_bert.")];
+/// Files of an encoder alone may name T5's word embeddings after it.
+pub(crate) const RENAMED_PREFIXES: [(&str, &str); 3] =
+    [("new.", "gte."), ("bert.", "nomic_bert."), ("shared.", "encoder.embed_tokens.")];
 
 /// A name without the prefix of a model's class, by which the names of all its classes are equal.
 pub(crate) fn bare(name: &str) -> &str {
@@ -128,6 +136,7 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     attention_output_norm: "",
     gate: "mlp.gate_proj",
     up: "mlp.up_proj",
+    plain_up: "",
     up_first: false,
     down: "mlp.down_proj",
     router: "",
@@ -171,6 +180,7 @@ pub(crate) const BERT: TensorNames = TensorNames {
     attention_output_norm: "",
     gate: "",
     up: "intermediate.dense",
+    plain_up: "",
     up_first: false,
     down: "output.dense",
     router: "",

@@ -142,8 +142,10 @@ impl LearnedPositions {
 /// Biases of attention scores by the distance of query and key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DistanceBias {
-    /// Learned.
+    /// Learned, the same in all layers.
     Buckets(RelativeBuckets),
+    /// Learned, for each layer apart.
+    LayerBuckets(RelativeBuckets),
     /// Subtracts the distance times a slope for each head, in both directions: ALiBi ([arXiv 2108.12409](https://arxiv.org/abs/2108.12409)).
     Alibi,
 }
@@ -156,23 +158,24 @@ pub(crate) fn alibi_slopes(heads: usize) -> Vec<f32> {
     series(lower).chain(series(2 * lower).step_by(2)).take(heads).collect()
 }
 
-/// T5's buckets of distances with MPNet's sizes, which no config says: one for each short distance, logarithmically more distances for
-/// each bucket beyond.
+/// T5's buckets of distances: one for each short distance, logarithmically more distances for each bucket beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RelativeBuckets {
-    /// Rows of the table. transformers reads the first [`COUNT`](Self::COUNT).
+    /// Rows of the table, of which the first are those of the buckets.
     pub(crate) rows: usize,
+    /// Half of them for each direction.
+    pub(crate) buckets: usize,
+    /// From here on all distances are in the last bucket.
+    pub(crate) max_distance: usize,
 }
 
 impl RelativeBuckets {
-    /// Buckets, half of them for each direction.
-    pub(crate) const COUNT: usize = 32;
-    /// From here on all distances are in the last bucket.
-    const MAX_DISTANCE: usize = 128;
+    /// T5's defaults, and the sizes of MPNet's code, which do not depend on the config.
+    pub(crate) const DEFAULT: Self = Self { rows: 32, buckets: 32, max_distance: 128 };
 
     /// The bucket of a distance, the query's position less the key's.
-    pub(crate) fn bucket(distance: isize) -> usize {
-        let half = Self::COUNT / 2;
+    pub(crate) fn bucket(&self, distance: isize) -> usize {
+        let half = self.buckets / 2;
         let first = if distance < 0 { half } else { 0 };
         let exact = half / 2;
         let distance = distance.unsigned_abs();
@@ -180,7 +183,8 @@ impl RelativeBuckets {
             return first + distance;
         }
         // In single precision, as the published models were trained.
-        let relative = (distance as f32 / exact as f32).ln() / (Self::MAX_DISTANCE as f32 / exact as f32).ln();
+        let log = |of: f64| of.ln() as f32;
+        let relative = log(f64::from(distance as f32 / exact as f32)) / log(self.max_distance as f64 / exact as f64);
         let bucket = exact + (relative * (half - exact) as f32) as usize;
         first + bucket.min(half - 1)
     }
@@ -241,12 +245,26 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_those_of_mpnet() {
-        let of = |distances: &[isize]| distances.iter().map(|&it| RelativeBuckets::bucket(it)).collect::<Vec<_>>();
+    fn buckets_are_those_of_mpnet_and_t5() {
+        let of =
+            |distances: &[isize]| distances.iter().map(|&it| RelativeBuckets::DEFAULT.bucket(it)).collect::<Vec<_>>();
         assert_eq!(
             of(&[0, 1, 7, 8, 11, 12, 16, 23, 32, 64, 90, 91, 500]),
             [0, 1, 7, 8, 8, 9, 10, 11, 12, 14, 14, 15, 15]
         );
         assert_eq!(of(&[-1, -7, -8, -91]), [17, 23, 24, 31]);
+        // The sums that transformers' T5Attention._relative_position_bucket gives.
+        for (buckets, max_distance, sum) in [
+            (32, 128, 150_855_390),
+            (12, 20, 51_953_964),
+            (64, 256, 306_693_270),
+            (8, 40, 31_979_982),
+            (32, 30_000, 127_479_708),
+            (128, 500, 609_640_668),
+        ] {
+            let it = RelativeBuckets { rows: buckets, buckets, max_distance };
+            let found: usize = (1..).zip(-2000..=2000).map(|(weight, distance)| weight * it.bucket(distance)).sum();
+            assert_eq!(found, sum, "{buckets} {max_distance}");
+        }
     }
 }

@@ -55,8 +55,11 @@ impl TransformerConfig {
     /// The matrices of a feed-forward block's first linear layer.
     pub(crate) fn feed_forward_slices(&self, prefix: &str) -> Vec<MatrixSlice> {
         let (names, width) = (&self.names, self.feed_forward.intermediate_size);
-        let gate_and_up = [(names.gate, width), (names.up, width)];
-        let mut input = slices(prefix, if self.feed_forward.ffn_glu { &gate_and_up } else { &gate_and_up[1..] });
+        let plain = if names.plain_up.is_empty() { names.up } else { names.plain_up };
+        let mut input = match self.feed_forward.ffn_glu {
+            true => slices(prefix, &[(names.gate, width), (names.up, width)]),
+            false => slices(prefix, &[(plain, width)]),
+        };
         input.iter_mut().for_each(|part| part.swapped = names.up_first);
         input
     }
@@ -180,6 +183,9 @@ impl Tensors<'_> {
             }
         }
         self.projection(&self.config.qkv_slices(prefix), *hidden, attention.qkv_bias);
+        if let Some(DistanceBias::LayerBuckets(buckets)) = attention.distance_bias {
+            self.matrix(&format!("{prefix}{}", names.relative_bias), buckets.buckets, attention.num_heads);
+        }
         for name in self.config.position_projections() {
             self.linear(&slices(prefix, &[(name, attention.q_width())]), *hidden, true);
         }

@@ -81,14 +81,14 @@ impl TransformerWeights {
         let top = Loader { config, weights, target, bias: None, rotary: None, prefix: String::new(), index: 0 };
         // Before the biases, whose memory is bounded by the file's table of positions.
         let embeddings = Embeddings::load(&top)?;
-        let bias = relative_bias(config, weights, positions)?;
-        let bias = bias.map(|bias| ScoreBias::new(bias, target)).transpose()?.map(Arc::new);
+        let bias = score_bias(&top, positions)?;
         let rotary = Rotations::new(config, positions, target)?;
         let distances = Distances::load(&top, positions)?;
         let layers = (0..config.num_layers).map(|index| {
             let rotary = rotary.as_ref().map(|rotary| rotary.of_layer(config, index));
-            let (bias, distances) = (bias.as_ref(), distances.as_ref());
-            Layer::load(&Loader { bias, rotary, prefix: config.names.layer(index), index, ..top }, distances)
+            let of_layer = Loader { bias: bias.as_ref(), rotary, prefix: config.names.layer(index), index, ..top };
+            let own = layer_bias(&of_layer, positions)?;
+            Layer::load(&Loader { bias: own.as_ref().or(of_layer.bias), ..of_layer }, distances.as_ref())
         });
         Ok(Self {
             embeddings,
@@ -155,23 +155,34 @@ impl Rotations {
     }
 }
 
-/// The biases of scores by distance.
-fn relative_bias(config: &TransformerConfig, weights: &Weights, positions: usize) -> Result<Option<RelativeBias>> {
-    let heads = config.attention.num_heads;
-    Ok(match config.attention.distance_bias {
-        None => None,
-        Some(DistanceBias::Buckets(buckets)) => {
-            let name = format!("{}.weight", config.names.relative_bias);
-            let values = weights.read::<f32>(&name, &[buckets.rows, heads])?;
-            let bias = |head, distance| values[RelativeBuckets::bucket(distance) * heads + head];
-            Some(RelativeBias::new(heads, positions, bias))
-        }
+/// The biases of scores by distance that all layers share.
+fn score_bias(top: &Loader<'_>, positions: usize) -> Result<Option<Arc<ScoreBias>>> {
+    let heads = top.config.attention.num_heads;
+    let bias = match top.config.attention.distance_bias {
+        None | Some(DistanceBias::LayerBuckets(_)) => return Ok(None),
+        Some(DistanceBias::Buckets(buckets)) => learned_bias(top, buckets, positions)?,
         Some(DistanceBias::Alibi) => {
             let slopes = alibi_slopes(heads);
             let bias = |head: usize, distance: isize| -slopes[head] * distance.unsigned_abs() as f32;
-            Some(RelativeBias::new(heads, positions, bias))
+            RelativeBias::new(heads, positions, bias)
         }
-    })
+    };
+    Ok(Some(Arc::new(ScoreBias::new(bias, top.target)?)))
+}
+
+/// The biases of the loader's layer, in models whose layers have their own.
+fn layer_bias(loader: &Loader<'_>, positions: usize) -> Result<Option<Arc<ScoreBias>>> {
+    let Some(DistanceBias::LayerBuckets(buckets)) = loader.config.attention.distance_bias else { return Ok(None) };
+    let bias = learned_bias(loader, buckets, positions)?;
+    Ok(Some(Arc::new(ScoreBias::new(bias, loader.target)?)))
+}
+
+/// Biases of buckets of distances.
+fn learned_bias(loader: &Loader<'_>, buckets: RelativeBuckets, positions: usize) -> Result<RelativeBias> {
+    let heads = loader.config.attention.num_heads;
+    let name = format!("{}{}.weight", loader.prefix, loader.config.names.relative_bias);
+    let values = loader.weights.read::<f32>(&name, &[buckets.rows, heads])?;
+    Ok(RelativeBias::new(heads, positions, |head, distance| values[buckets.bucket(distance) * heads + head]))
 }
 
 /// Heads of a fused QKV matrix.

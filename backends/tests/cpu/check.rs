@@ -65,8 +65,8 @@ fn what_is_missing_is_named() {
     fs::write(directory.path().join("README.md"), "---\nlicense: mit\n---\n").unwrap();
     assert_eq!(verdict(), Verdict::Runs);
     assert_eq!(check_model(&options(directory.path().to_owned())).licence.as_deref(), Some("mit"));
-    fs::write(directory.path().join("config.json"), config.replace("\"bert\"", "\"t5\"")).unwrap();
-    refused("`model_type` \"t5\"");
+    fs::write(directory.path().join("config.json"), config.replace("\"bert\"", "\"longt5\"")).unwrap();
+    refused("`model_type` \"longt5\"");
     assert_eq!(check_model(&options(directory.path().to_owned())).licence.as_deref(), Some("mit"));
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Output, TaskId, Tokens};
 
-pub const EMBEDDERS: [&str; 28] = [
+pub const EMBEDDERS: [&str; 31] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -29,6 +29,9 @@ pub const EMBEDDERS: [&str; 28] = [
     "pplx-tiny",
     "bidirlm-tiny",
     "jina-v5-nano-tiny",
+    "t5-tiny",
+    "t5-gated-tiny",
+    "umt5-tiny",
     WIDE_HEADED_ENCODERS[0],
     WIDE_HEADED_ENCODERS[1],
     WIDE_HEADED_ENCODERS[2],

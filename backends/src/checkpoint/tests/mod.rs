@@ -35,6 +35,7 @@ mod static_embeddings;
 mod strange_files;
 mod summaries;
 mod sums;
+mod t5;
 mod task_adapters;
 mod tensors;
 mod text_settings;

@@ -1,10 +1,10 @@
 //! Families of encoders: the differences between them as rows of data.
 
 use super::family::{
-    Activations, Adapters, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, UNSCALED, Windows,
-    absent, off,
+    Activations, Adapters, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, RelativeAttention, Rotary, Rule,
+    UNSCALED, Windows, absent, off,
 };
-use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS};
+use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS, T5_KEYS};
 use crate::config::{
     BERT_HEAD, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig,
     NormKind, NormPlacement, ROBERTA_HEAD, TensorNames, names,
@@ -37,7 +37,8 @@ pub(super) const BERT: Family = Family {
     default_head_dim: None,
     optional_kv_heads: true,
     query_pre_attn_scalar: None,
-    relative_attention_bias: false,
+    unscaled_scores: false,
+    relative_attention: None,
     norm_eps: 1e-12,
     norm_placement: NormPlacement::Post,
     first_attention_norm: true,
@@ -228,7 +229,31 @@ const DEBERTA: Family = Family {
     ..BERT
 };
 
-pub(super) static ENCODERS: [Family; 18] = [
+const T5_DISTANCE: Option<&str> = Some("relative_attention_max_distance");
+
+/// The encoder of T5 and of what was trained from it, also inside models with a decoder, whose tensors are not read.
+const T5: Family = Family {
+    model_type: "t5",
+    prefix: "T5",
+    suffixes: &["EncoderModel", "Model", "ForConditionalGeneration", "WithLMHeadModel"],
+    keys: &T5_KEYS,
+    positions: Positions::Relative,
+    relative_attention: Some(RelativeAttention { max_distance: T5_DISTANCE, per_layer: false }),
+    unscaled_scores: true,
+    token_types: None,
+    norm: NormKind::RmsNorm,
+    norm_placement: NormPlacement::Pre,
+    norm_eps: 1e-6,
+    default_head_dim: Some(64),
+    biases: Biases::NONE,
+    activations: Activations::Any(Activation::Relu),
+    ffn_glu: FfnGlu::ByPrefix("relu"),
+    musts: &[NOT_A_DECODER],
+    names: names::T5,
+    ..BERT
+};
+
+pub(super) static ENCODERS: [Family; 21] = [
     // Before those whose `model_type` they have.
     JINA_V3,
     XLM_ROBERTA_FLASH,
@@ -254,7 +279,7 @@ pub(super) static ENCODERS: [Family; 18] = [
         prefix: "MPNet",
         positions: Positions::AfterOne,
         token_types: None,
-        relative_attention_bias: true,
+        relative_attention: Some(RelativeAttention { max_distance: None, per_layer: false }),
         names: names::MPNET,
         classifier: ROBERTA_HEAD,
         ..BERT
@@ -278,6 +303,16 @@ pub(super) static ENCODERS: [Family; 18] = [
         ..BERT
     },
     DEBERTA,
+    T5,
+    Family { model_type: "mt5", prefix: "MT5", ffn_glu: FfnGlu::ByPrefix("gated-gelu"), ..T5 },
+    Family {
+        model_type: "umt5",
+        prefix: "UMT5",
+        relative_attention: Some(RelativeAttention { max_distance: T5_DISTANCE, per_layer: true }),
+        ffn_glu: FfnGlu::ByPrefix("gated-gelu"),
+        names: names::UMT5,
+        ..T5
+    },
     Family { gguf: Some(Gguf { scales_windows: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },
     Family { gguf: Some(Gguf::of("nomic-bert")), ..NOMIC },
     NEW,

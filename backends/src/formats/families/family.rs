@@ -48,7 +48,7 @@ pub(crate) struct Family {
     /// Queries, and keys, are normalised over all heads together.
     pub(crate) qk_width_norm: bool,
     /// Scores have learned biases by distance.
-    pub(crate) relative_attention_bias: bool,
+    pub(crate) relative_attention: Option<RelativeAttention>,
     /// Default of `head_dim`; if absent, `hidden_size / num_heads`.
     pub(crate) default_head_dim: Option<usize>,
     /// `num_kv_heads` may be missing and is then `num_heads`. Other families have a fixed default, which no real checkpoint relies
@@ -56,6 +56,8 @@ pub(crate) struct Family {
     pub(crate) optional_kv_heads: bool,
     /// Field by whose root scores are divided, instead of the root of `head_dim`.
     pub(crate) query_pre_attn_scalar: Option<&'static str>,
+    /// Scores are the products of queries and keys, without a factor.
+    pub(crate) unscaled_scores: bool,
     pub(crate) windows: Windows,
     /// Attention scores and the language model's logits are bounded (`attn_logit_softcapping`, `final_logit_softcapping`).
     pub(crate) softcaps: bool,
@@ -174,6 +176,15 @@ pub(super) const fn absent(field: &'static str) -> (&'static str, Must) {
     (field, Must::Absent("null"))
 }
 
+/// Learned biases of scores by distance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RelativeAttention {
+    /// Field of the distance from which all distances are alike; `None` if the code has default buckets, whatever the config says.
+    pub(crate) max_distance: Option<&'static str>,
+    /// Each layer has biases of its own.
+    pub(crate) per_layer: bool,
+}
+
 /// The presence of a bias or norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rule {
@@ -223,6 +234,8 @@ pub(crate) enum Positions {
     Alibi,
     /// Relative position embeddings in the scores.
     Disentangled,
+    /// None, except for learned biases of scores by distance, which allow inputs of any length.
+    Relative,
     /// None.
     None,
 }
@@ -276,4 +289,6 @@ pub(crate) enum FfnGlu {
     Always,
     /// A gate; the activation is named after the two (`swiglu`).
     ByName,
+    /// A gate if `gated-` precedes the name of the activation; the default of both.
+    ByPrefix(&'static str),
 }

@@ -22,6 +22,7 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
             "geglu" => (true, Activation::Gelu),
             other => return Err(fields.unsupported(key, &format!("\"{other}\""), "swiglu, geglu")),
         },
+        FfnGlu::ByPrefix(default) => by_prefix(fields, key, default)?,
     };
     let (layer, names) = (family.names.layer(0), &family.names);
     let bias = |rule: Rule, name: &str| settings.decide(rule, &format!("{layer}{name}.bias"));
@@ -34,6 +35,22 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
         activation,
         experts: if family.experts { experts(fields)? } else { None },
     })
+}
+
+/// The gate and the activation of T5: `gated-` before the activation's name, overridden by the fields that its class derives from
+/// the two and saves.
+fn by_prefix(fields: &Fields<'_>, key: &str, default: &str) -> Result<(bool, Activation), LoadError> {
+    const ACTIVATION: &str = "dense_act_fn";
+    let named = fields.or(key, default.to_owned())?;
+    let gated = named.strip_prefix("gated-");
+    let own = match gated.unwrap_or(&named) {
+        // T5 1.1's.
+        "gelu" if gated.is_some() => "gelu_new",
+        name => name,
+    };
+    let field = if fields.get(ACTIVATION).is_some() { ACTIVATION } else { key };
+    let name = fields.or(ACTIVATION, own.to_owned())?;
+    Ok((fields.or("is_gated_act", gated.is_some())?, by_name(fields, field, &name)?))
 }
 
 /// The activation that a field names, if the family has it.
@@ -54,7 +71,12 @@ fn one_of(fields: &Fields<'_>, field: &str, known: Activations) -> Result<Activa
 /// It is not known.
 pub(super) fn activation(fields: &Fields<'_>, field: &str, default: Activation) -> Result<Activation, LoadError> {
     let Some(name) = fields.optional::<String>(field)? else { return Ok(default) };
-    match name.as_str() {
+    by_name(fields, field, &name)
+}
+
+/// The activation of a name in a field.
+fn by_name(fields: &Fields<'_>, field: &str, name: &str) -> Result<Activation, LoadError> {
+    match name {
         "gelu" | "gelu_python" => Ok(Activation::Gelu),
         "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_python_tanh" | "gelu_accurate" => {
             Ok(Activation::GeluTanh)

@@ -74,6 +74,18 @@ pub(super) const MODERNBERT_KEYS: Keys = Keys {
     ..ENCODER_KEYS
 };
 
+pub(super) const T5_KEYS: Keys = Keys {
+    hidden_size: Key::new(&["d_model"], ""),
+    num_layers: Key::new(&["num_layers"], ""),
+    num_heads: Key::new(&["num_heads"], ""),
+    head_dim: Key::new(&["d_kv"], ""),
+    intermediate_size: Key::new(&["d_ff"], ""),
+    activation: Key::new(&["feed_forward_proj"], ""),
+    norm_eps: Key::new(&["layer_norm_epsilon"], ""),
+    max_positions: Key::NONE,
+    ..ENCODER_KEYS
+};
+
 pub(super) const NOMIC_KEYS: Keys = Keys {
     hidden_size: ENCODER_KEYS.hidden_size.spelled(&["n_embd", "hidden_size"]),
     num_layers: ENCODER_KEYS.num_layers.spelled(&["n_layer", "num_hidden_layers"]),

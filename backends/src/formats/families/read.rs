@@ -184,6 +184,9 @@ fn scale(
     head_dim: usize,
     positions: &PositionsConfig,
 ) -> Result<Option<f32>, LoadError> {
+    if family.unscaled_scores {
+        return Ok(Some(1.0));
+    }
     if let PositionsConfig::Disentangled(positions) = positions {
         return Ok(Some(1.0 / ((head_dim * positions.terms()) as f32).sqrt()));
     }
