@@ -46,6 +46,7 @@ pub use quantization::QuantizedTable;
 pub use roofline::{Stores, TileLoop};
 pub use rowwise::LayerNorm;
 pub use rowwise::PoolKind;
+pub use rowwise::ShortConvolution;
 #[doc(hidden)]
 pub use rowwise::activate_mul_with;
 #[doc(hidden)]

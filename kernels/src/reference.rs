@@ -5,7 +5,7 @@
 use crate::attention::{Attention, Mask, RowView};
 use crate::element::Element;
 use crate::gemm::{Gemm, Packing};
-use crate::rowwise::{Activation, HeadSpan, LayerNorm, PoolKind, QkNormRope};
+use crate::rowwise::{Activation, HeadSpan, LayerNorm, PoolKind, QkNormRope, ShortConvolution};
 
 /// `x W^T`, `x` `[m, k]`, `weight` `[n, k]`; the result is `[m, n]`.
 pub fn matmul(x: &[f64], weight: &[f64], k: usize) -> Vec<f64> {
@@ -155,6 +155,23 @@ pub fn attention(op: &Attention<'_>) -> Vec<f64> {
         }
     }
     out
+}
+
+/// [`ShortConvolution`]
+pub fn short_convolution(op: &ShortConvolution<'_>, gated: &[f32], taps: &[u32]) -> Vec<f64> {
+    let width = op.width;
+    let value = |row: u32, part: usize, channel: usize| f64::from(gated[(row as usize * 3 + part) * width + channel]);
+    let channel = |taps: &[u32], channel: usize| {
+        let is_there = |(_, row): &(usize, u32)| *row != ShortConvolution::NONE;
+        let terms = taps.iter().copied().enumerate().filter(is_there).map(|(tap, row)| {
+            f64::from(op.weight[tap * width + channel]) * value(row, 0, channel) * value(row, 2, channel)
+        });
+        let sum = op.bias.map_or(0.0, |bias| f64::from(bias[channel])) + terms.sum::<f64>();
+        let own = taps[op.own];
+        if own == ShortConvolution::NONE { 0.0 } else { value(own, 1, channel) * sum }
+    };
+    let taps = taps.chunks_exact(op.weight.len() / width);
+    taps.flat_map(|taps| (0..width).map(move |it| channel(taps, it)).collect::<Vec<_>>()).collect()
 }
 
 /// One pooled row of `width` values from rows `rows` of `x`; a column is NaN where one of its values is.

@@ -6,7 +6,7 @@ import pytest
 
 from reference import difference
 
-MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny", "gemma2-tiny", "jina-v5-small-tiny"]
+MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny", "gemma2-tiny", "lfm2-tiny", "jina-v5-small-tiny"]
 # Of the model with the fewest tokens.
 VOCABULARY = 432
 

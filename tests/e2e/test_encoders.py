@@ -13,7 +13,7 @@ EMBEDDERS = ["bert-mean-tiny", "bert-cls-tiny", "bert-legacy-tiny", "roberta-tin
              "distilbert-tiny", "electra-tiny", "modernbert-tiny", "nomic-tiny", "gte-base-tiny", "llama-bidirec-tiny",
              "qwen3-bidirectional-tiny", "embeddinggemma-tiny", "jina-v2-tiny", "nomic-moe-tiny", "jina-v3-tiny", "jina-v2-code-tiny",
              "deberta-v2-tiny", "eurobert-tiny", "xlm-roberta-xl-tiny", "ministral3-tiny", "pplx-tiny", "bidirlm-tiny",
-             "jina-v5-nano-tiny", "t5-tiny", "t5-gated-tiny", "umt5-tiny"]
+             "jina-v5-nano-tiny", "t5-tiny", "t5-gated-tiny", "umt5-tiny", "lfm2-bidirectional-tiny"]
 STATIC = ["model2vec-tiny", "static-embedding-tiny"]
 ROUTED = ["router-encoders-tiny", "router-static-tiny", "asym-tiny"]
 RERANKERS = ["bert-reranker-tiny", "xlm-roberta-reranker-tiny", "mpnet-reranker-tiny", "electra-reranker-tiny",

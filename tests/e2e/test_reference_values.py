@@ -9,9 +9,9 @@ import reference
 from harness import FIXTURES
 from reference import BUILTIN, WIDE_HEADED_DECODERS, assert_logits, assert_raw, assert_score, assert_unit, expected, in_float32
 
-# Models that a GPU refuses, because it has no kernel for them.
-CPU_ONLY = ["gemma2-tiny"]
-EMBEDDING_MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny", "gemma2-tiny",
+# Models that a GPU refuses, because it has no kernel for them, and what the refusal names.
+CPU_ONLY = {"gemma2-tiny": "`attn_logit_softcapping`", "lfm2-tiny": "short convolutions", "lfm2-bidirectional-tiny": "short convolutions"}
+EMBEDDING_MODELS = ["qwen3-tiny", "llama-tiny", "qwen2-tiny", "mistral-tiny", "gemma3-causal-tiny", "gemma2-tiny", "lfm2-tiny",
                     "jina-v5-small-tiny"]
 THRESHOLDS = ["0", "1"]
 POOLING_FLAG = {"last": "last-token", "mean": "mean", "cls": "cls"}

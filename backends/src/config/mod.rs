@@ -4,6 +4,7 @@ pub(crate) mod adapters;
 pub(crate) mod derived;
 mod head;
 pub(crate) mod names;
+pub(crate) mod newer_names;
 pub(crate) mod poolings;
 mod positions;
 mod rope;
@@ -24,6 +25,7 @@ pub(crate) use rope::{RopeConfig, RopeScaling, Yarn};
 use crate::error::LoadError;
 use prefold_core::Folding;
 use prefold_kernels::Activation;
+use std::ops::Range;
 
 /// Maximum labels of a classifier, far above any real one.
 pub(crate) const MAX_LABELS: usize = 1 << 16;
@@ -44,6 +46,10 @@ pub(crate) struct TransformerConfig {
     pub(crate) attention: AttentionConfig,
     pub(crate) feed_forward: FeedForwardConfig,
     pub(crate) positions: PositionsConfig,
+    /// Short convolutions, which some layers have instead of attention.
+    pub(crate) convolutions: Option<ConvolutionConfig>,
+    /// `true` for each layer with a short convolution; empty in models without. `[num_layers]`
+    pub(crate) convolution_layers: Vec<bool>,
     /// A token sees tokens less than this many positions away; `None`: all that the mask allows. `[num_layers]`
     pub(crate) sliding_windows: Vec<Option<usize>>,
     /// The word embeddings are also the language model's head.
@@ -160,6 +166,31 @@ impl AttentionConfig {
     }
 }
 
+/// Short convolutions: each channel alone is mixed over neighbouring tokens, between two gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConvolutionConfig {
+    /// Neighbours of a token, itself included.
+    pub(crate) kernel: usize,
+    /// The convolution and the projections around it have biases.
+    pub(crate) bias: bool,
+}
+
+impl ConvolutionConfig {
+    /// The neighbours of a token, by their distance from it: with a causal mask itself and those before it, otherwise those around it.
+    pub(crate) fn offsets(self, mask: MaskConfig) -> Range<isize> {
+        let first = -(self.own(mask) as isize);
+        first..first + self.kernel as isize
+    }
+
+    /// The neighbour that is the token itself.
+    pub(crate) fn own(self, mask: MaskConfig) -> usize {
+        match mask {
+            MaskConfig::Causal => self.kernel - 1,
+            MaskConfig::Full => self.kernel / 2,
+        }
+    }
+}
+
 /// Feed-forward block of all layers: up and down projections, with a gate or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FeedForwardConfig {
@@ -188,6 +219,11 @@ pub(crate) struct ExpertsConfig {
 }
 
 impl TransformerConfig {
+    /// The short convolution of a layer, if it has one instead of attention.
+    pub(crate) fn convolution(&self, layer: usize) -> Option<ConvolutionConfig> {
+        self.convolutions.filter(|_| self.convolution_layers.get(layer) == Some(&true))
+    }
+
     /// The experts of a layer.
     pub(crate) fn experts(&self, layer: usize) -> Option<ExpertsConfig> {
         self.feed_forward.experts.filter(|experts| layer % experts.every_n_layers == 1)
@@ -213,9 +249,15 @@ impl TransformerConfig {
         self.attention.mask == MaskConfig::Causal
     }
 
-    /// A weight whose stored type represents all: the first layer's query projection, or the word embeddings of a model without layers.
+    /// A weight whose stored type represents all: the first layer's first projection, or the word embeddings of a model without layers.
     pub(crate) fn typical_weight(&self) -> String {
-        if self.is_table() { format!("{}.weight", self.names.words) } else { self.names.first_projection() }
+        if self.is_table() {
+            return format!("{}.weight", self.names.words);
+        }
+        match self.convolution(0) {
+            None => self.names.first_projection(),
+            Some(_) => format!("{}{}.weight", self.names.layer(0), self.names.convolution_input),
+        }
     }
 
     /// The keys that a token sees, for display.

@@ -1,9 +1,5 @@
 //! Names of a transformer's tensors.
 
-mod t5;
-
-pub(crate) use t5::{T5, UMT5};
-
 /// Names of the tensors of a family, without `.weight` and `.bias`; empty if the family has no such tensor. Names of layers follow the
 /// layer's prefix. The first component of a name (`model.`, `bert.`) is optional in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +30,10 @@ pub(crate) struct TensorNames {
     pub(crate) k: &'static str,
     pub(crate) v: &'static str,
     pub(crate) output: &'static str,
+    /// The projections before and after a short convolution, and the convolution itself.
+    pub(crate) convolution_input: &'static str,
+    pub(crate) convolution: &'static str,
+    pub(crate) convolution_output: &'static str,
     /// Norms of q and k, per head or over all heads.
     pub(crate) q_norm: &'static str,
     pub(crate) k_norm: &'static str,
@@ -71,7 +71,7 @@ impl TensorNames {
         format!("{}.{index}.", self.layers)
     }
 
-    /// The weight of the first layer's query projection, whose type represents all weights.
+    /// The weight of the first layer's query projection.
     pub(crate) fn first_projection(&self) -> String {
         format!("{}{}.weight", self.layer(0), self.q)
     }
@@ -102,9 +102,9 @@ pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
     ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
 /// First components of names in published code, and in files of the same models from transformers 5.
-/// Files of an encoder alone may name T5's word embeddings after it.
-pub(crate) const RENAMED_PREFIXES: [(&str, &str); 3] =
-    [("new.", "gte."), ("bert.", "nomic_bert."), ("shared.", "encoder.embed_tokens.")];
+/// Files of an encoder alone may name T5's word embeddings after it, and the code of bidirectional LFM2 names the model after the family.
+pub(crate) const RENAMED_PREFIXES: [(&str, &str); 4] =
+    [("new.", "gte."), ("bert.", "nomic_bert."), ("shared.", "encoder.embed_tokens."), ("model.", "lfm2.")];
 
 /// A name without the prefix of a model's class, by which the names of all its classes are equal.
 pub(crate) fn bare(name: &str) -> &str {
@@ -130,6 +130,9 @@ pub(crate) const DECODER: TensorNames = TensorNames {
     k: "self_attn.k_proj",
     v: "self_attn.v_proj",
     output: "self_attn.o_proj",
+    convolution_input: "",
+    convolution: "",
+    convolution_output: "",
     q_norm: "self_attn.q_norm",
     k_norm: "self_attn.k_norm",
     attention_norm: "input_layernorm",
@@ -174,6 +177,9 @@ pub(crate) const BERT: TensorNames = TensorNames {
     k: "attention.self.key",
     v: "attention.self.value",
     output: "attention.output.dense",
+    convolution_input: "",
+    convolution: "",
+    convolution_output: "",
     q_norm: "",
     k_norm: "",
     attention_norm: "attention.output.LayerNorm",

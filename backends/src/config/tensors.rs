@@ -1,7 +1,7 @@
 //! Tensors of a transformer by name and shape: what a checkpoint must have.
 
 use super::adapters::{first_factor, second_factor};
-use super::{DistanceBias, HeadName, NormKind, NormPlacement, PositionsConfig, TransformerConfig};
+use super::{ConvolutionConfig, DistanceBias, HeadName, NormKind, NormPlacement, PositionsConfig, TransformerConfig};
 
 /// A matrix of a file that is all or some of the rows of a linear layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Tensors<'_> {
     }
 
     fn layer(&mut self, index: usize) {
-        let TransformerConfig { names, attention, feed_forward, hidden_size: hidden, norm, .. } = self.config;
+        let TransformerConfig { names, feed_forward, hidden_size: hidden, norm, .. } = self.config;
         let prefix = &names.layer(index);
         if index > 0 || norm.first_attention {
             self.norm(prefix, names.attention_norm, *hidden);
@@ -182,23 +182,10 @@ impl Tensors<'_> {
                 self.norm(prefix, names.attention_output_norm, *hidden);
             }
         }
-        self.projection(&self.config.qkv_slices(prefix), *hidden, attention.qkv_bias);
-        if let Some(DistanceBias::LayerBuckets(buckets)) = attention.distance_bias {
-            self.matrix(&format!("{prefix}{}", names.relative_bias), buckets.buckets, attention.num_heads);
+        match self.config.convolution(index) {
+            None => self.attention(prefix),
+            Some(config) => self.convolution(prefix, config),
         }
-        for name in self.config.position_projections() {
-            self.linear(&slices(prefix, &[(name, attention.q_width())]), *hidden, true);
-        }
-        if attention.qk_width_norm {
-            self.norm(prefix, names.q_norm, attention.q_width());
-            self.norm(prefix, names.k_norm, attention.kv_width());
-        }
-        if attention.qk_norm {
-            for name in [names.q_norm, names.k_norm] {
-                self.list.push((format!("{prefix}{name}.weight"), vec![attention.head_dim]));
-            }
-        }
-        self.projection(&slices(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
         self.norm(prefix, names.feed_forward_norm, *hidden);
         if norm.placement == NormPlacement::PrePost {
             self.norm(prefix, names.feed_forward_output_norm, *hidden);
@@ -215,5 +202,38 @@ impl Tensors<'_> {
         self.projection(&self.config.feed_forward_slices(prefix), *hidden, feed_forward.input_bias);
         let down = slices(prefix, &[(names.down, *hidden)]);
         self.projection(&down, feed_forward.intermediate_size, feed_forward.output_bias);
+    }
+
+    /// The attention block of a layer, without norms of its input and output.
+    fn attention(&mut self, prefix: &str) {
+        let TransformerConfig { names, attention, hidden_size: hidden, .. } = self.config;
+        self.projection(&self.config.qkv_slices(prefix), *hidden, attention.qkv_bias);
+        if let Some(DistanceBias::LayerBuckets(buckets)) = attention.distance_bias {
+            self.matrix(&format!("{prefix}{}", names.relative_bias), buckets.rows, attention.num_heads);
+        }
+        for name in self.config.position_projections() {
+            self.linear(&slices(prefix, &[(name, attention.q_width())]), *hidden, true);
+        }
+        if attention.qk_width_norm {
+            self.norm(prefix, names.q_norm, attention.q_width());
+            self.norm(prefix, names.k_norm, attention.kv_width());
+        }
+        if attention.qk_norm {
+            for name in [names.q_norm, names.k_norm] {
+                self.list.push((format!("{prefix}{name}.weight"), vec![attention.head_dim]));
+            }
+        }
+        self.projection(&slices(prefix, &[(names.output, *hidden)]), attention.q_width(), attention.output_bias);
+    }
+
+    /// The convolution block of a layer, without its norm.
+    fn convolution(&mut self, prefix: &str, config: ConvolutionConfig) {
+        let TransformerConfig { names, hidden_size: hidden, .. } = self.config;
+        self.projection(&slices(prefix, &[(names.convolution_input, 3 * hidden)]), *hidden, config.bias);
+        self.list.push((format!("{prefix}{}.weight", names.convolution), vec![*hidden, 1, config.kernel]));
+        if config.bias {
+            self.list.push((format!("{prefix}{}.bias", names.convolution), vec![*hidden]));
+        }
+        self.projection(&slices(prefix, &[(names.convolution_output, *hidden)]), *hidden, config.bias);
     }
 }

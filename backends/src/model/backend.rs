@@ -13,7 +13,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::memory_budget;
-use crate::ops::{self, Target, Uploader, Yields};
+use crate::ops::{self, Linear, Target, Uploader, Yields};
 use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
 use prefold_core::{
@@ -96,7 +96,10 @@ impl TransformerBackend {
                 let target = target.skipping(report.kept_in_bfloat16.iter().cloned());
                 backend = Self::load_on(checkpoint, options, target)?;
             }
-            report.kept_in_bfloat16 = backend.transformer.kept_in_bfloat16().map(str::to_owned).collect();
+            report.kept_in_bfloat16 = {
+                let kept = backend.transformer.linears().filter_map(Linear::kept_in_bfloat16);
+                kept.map(str::to_owned).collect()
+            };
             sensitive::log(&report);
             backend.info.int8 = Some(report);
         }
@@ -122,14 +125,9 @@ impl TransformerBackend {
     fn load_on(checkpoint: &Checkpoint, options: &LoadOptions, target: Target) -> Result<Self, LoadError> {
         let Checkpoint { config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
-        if head.pooling().len() > 1 && !target.is_cpu() {
-            let problem = "several pooling modes together run on the CPU only: use --device cpu";
-            return Err(LoadError::Options(problem.to_owned()));
-        }
-        if config.attention.softcap.is_some() && !target.is_cpu() {
-            let problem =
-                "attention scores with a bound (`attn_logit_softcapping`) run on the CPU only: use --device cpu";
-            return Err(LoadError::Options(problem.to_owned()));
+        if let Some(feature) = without_kernel(config, &head).filter(|_| !target.is_cpu()) {
+            let problem = format!("{feature} run on the CPU only: use --device cpu");
+            return Err(LoadError::Options(problem));
         }
         let transformer = Transformer::load(config, weights, capabilities.max_input_length, &target)?;
         let mut capabilities = Arc::clone(capabilities);
@@ -159,6 +157,7 @@ impl TransformerBackend {
                 unpooled: *unpooled,
                 padding: head.padding(),
                 qkv: qkv_layout(&config.attention),
+                convolutions: config.convolutions,
                 has_distances: matches!(config.positions, PositionsConfig::Disentangled(_)),
                 target: target.clone(),
                 uploader: Uploader::new(&target)?,
@@ -286,6 +285,17 @@ impl TransformerBackend {
             Err(again) => BackendError::OutOfMemory(format!("{error}; and again: {again}")),
         }
     }
+}
+
+/// What a model computes that only CPUs have kernels for.
+fn without_kernel(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
+    if head.pooling().len() > 1 {
+        return Some("several pooling modes together");
+    }
+    if config.attention.softcap.is_some() {
+        return Some("attention scores with a bound (`attn_logit_softcapping`)");
+    }
+    config.convolutions.map(|_| "short convolutions")
 }
 
 /// The attention that a model's info names.

@@ -22,6 +22,10 @@ pub(super) enum Name {
     OutputQ,
     /// Queries, keys and values in ragged space.
     RaggedQkv,
+    /// Gates and input of a layer's short convolution.
+    Gated,
+    /// Output of a short convolution.
+    Convolved,
     /// Output of attention.
     Attended,
     /// Output of attention in ragged space.
@@ -74,6 +78,10 @@ enum Width {
     Q,
     /// All query, key and value heads.
     Qkv,
+    /// Width of the residual stream in models with short convolutions, else 0.
+    Convolved,
+    /// Three times that.
+    Gated,
     /// Twice the width of a gated feed-forward block, unless its projections are joined; the width of a plain block with adapters; else 0.
     GateUp,
     Intermediate,
@@ -117,7 +125,7 @@ const fn spec(name: Name, width: Width, role: Role, lifetime: Lifetime) -> Spec 
 }
 
 /// All buffers, in the order of [`Name`].
-const SPECS: [Spec; 21] = [
+const SPECS: [Spec; 23] = [
     spec(Name::Embedded, Width::Embedding, Role::F32, Lifetime::Layers),
     spec(Name::Residual, Width::Hidden, Role::F32, Lifetime::Layers),
     spec(Name::OutputResidual, Width::Hidden, Role::F32, Lifetime::Outputs),
@@ -125,6 +133,8 @@ const SPECS: [Spec; 21] = [
     spec(Name::Qkv, Width::Qkv, Role::Projection, Lifetime::Attention),
     spec(Name::OutputQ, Width::Q, Role::Projection, Lifetime::Attention),
     spec(Name::RaggedQkv, Width::Qkv, Role::Projection, Lifetime::RaggedAttention),
+    spec(Name::Gated, Width::Gated, Role::Projection, Lifetime::Attention),
+    spec(Name::Convolved, Width::Convolved, Role::Activation, Lifetime::Attention),
     spec(Name::Attended, Width::Q, Role::Activation, Lifetime::Attention),
     spec(Name::RaggedAttended, Width::Q, Role::Activation, Lifetime::RaggedAttention),
     spec(Name::GateUp, Width::GateUp, Role::Projection, Lifetime::Block),
@@ -153,6 +163,7 @@ struct Sizes {
     output: usize,
     q: usize,
     qkv: usize,
+    convolved: usize,
     gate_up: usize,
     intermediate: usize,
     projection: DType,
@@ -179,6 +190,7 @@ impl Sizes {
             output: config.output_size,
             q,
             qkv: q + 2 * kv,
+            convolved: config.convolutions.map_or(0, |_| config.hidden_size),
             gate_up: match (config.feed_forward.ffn_glu, &config.adapters) {
                 _ if joins_gate_and_up(config, target) => 0,
                 (true, _) => 2 * intermediate,
@@ -203,6 +215,8 @@ impl Sizes {
             Width::Output => self.output,
             Width::Q => self.q,
             Width::Qkv => self.qkv,
+            Width::Convolved => self.convolved,
+            Width::Gated => 3 * self.convolved,
             Width::GateUp => self.gate_up,
             Width::Intermediate => self.intermediate,
         }

@@ -33,8 +33,10 @@ impl Footprint {
     /// The bytes of a model's batches on a device, without its weights.
     pub(crate) fn new(config: &TransformerConfig, target: &Target, mode: AttentionMode) -> Self {
         let RowBytes { computed, ragged, block } = RowBytes::new(config, target);
+        // Of the row and of an output row.
+        let taps = config.convolutions.map_or(0, |config| 2 * config.kernel * size_of::<u32>());
         Self {
-            row: computed + INDEX_BYTES,
+            row: computed + INDEX_BYTES + taps,
             ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { ragged } else { 0 },
             block_row: block,
             row_block: target.row_block(),
@@ -128,6 +130,8 @@ mod tests {
                 experts: None,
             },
             positions: PositionsConfig::Rotary(rope.into()),
+            convolutions: None,
+            convolution_layers: vec![],
             sliding_windows: vec![None; 36],
             tie_word_embeddings: false,
             logit_softcap: None,

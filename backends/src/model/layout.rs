@@ -11,8 +11,9 @@
 
 use super::adapted::{RowAdapters, Rows, runs};
 use super::pooling;
+use super::taps::Taps;
 use super::task_adapters::TaskAdapters;
-use crate::config::{LearnedPositions, MaskConfig};
+use crate::config::{ConvolutionConfig, LearnedPositions, MaskConfig};
 use crate::ops::{IndexPack, Indices, Pages, Pool, Slot, Target, Uploader};
 use crate::options::AttentionMode;
 use candle_core::{Result, Tensor};
@@ -33,6 +34,8 @@ pub(super) struct Layout {
     /// Present if the model has LoRA adapters and the batch uses some.
     adapters: Option<RowAdapters>,
     pub(super) pages: Pages,
+    /// `[rows, taps]`, `u32`: the neighbours of each row, in models with short convolutions.
+    pub(super) taps: Option<Tensor>,
     /// Present if attention runs in ragged space over a compacted batch.
     pub(super) expansion: Option<Expansion>,
     /// The rows whose final state is needed; `None` for all rows.
@@ -60,6 +63,8 @@ pub(super) struct OutputRows {
     pub(super) position_ids: Tensor,
     /// A span of one query for each output row.
     pub(super) pages: Pages,
+    /// `[outputs, taps]`
+    pub(super) taps: Option<Tensor>,
     adapters: Option<RowAdapters>,
 }
 
@@ -87,6 +92,8 @@ pub(super) struct LayoutBuilder {
     /// A token that does not count at the end of a sequence when its last state is pooled.
     pub(super) padding: Option<u32>,
     pub(super) qkv: QkvLayout,
+    /// The short convolutions of the model.
+    pub(super) convolutions: Option<ConvolutionConfig>,
     /// The model has relative position embeddings.
     pub(super) has_distances: bool,
     pub(super) target: Target,
@@ -139,6 +146,10 @@ impl LayoutBuilder {
             let rows = adapters.iter().copied().zip(queries.input_ids.iter().copied());
             PackedAdapters::new(rows, words, &mut pack)
         });
+        let taps = self.convolutions.map(|config| {
+            let taps = Taps::new(&batch.ragged, plan, queries.input_ids.len(), config.offsets(self.mask));
+            taps.pack(output_rows.as_deref(), &mut pack)
+        });
         let expansion = queries.expansion.map(|(scatter, gather)| (pack.push(scatter), pack.push(gather)));
         let outputs = output_rows.as_ref().map(|rows| {
             let positions: Vec<u32> = rows.iter().map(|&row| position_ids[row as usize]).collect();
@@ -170,7 +181,8 @@ impl LayoutBuilder {
                 pages.resolve(&indices)?;
                 let (index, position_ids) = (indices.get(&index)?, indices.get(&position_ids)?);
                 let adapters = of_outputs.map(|packed| packed.resolve(&indices)).transpose()?;
-                Some(OutputRows { index, position_ids, pages, adapters })
+                let taps = taps.as_ref().and_then(|taps| taps.of_outputs(&indices)).transpose()?;
+                Some(OutputRows { index, position_ids, pages, taps, adapters })
             }
             _ => None,
         };
@@ -183,6 +195,7 @@ impl LayoutBuilder {
             token_type_ids: token_type_ids.map(|ids| indices.get(&ids)).transpose()?,
             adapters: of_rows.map(|packed| packed.resolve(&indices)).transpose()?,
             pages,
+            taps: taps.map(|taps| taps.of_rows(&indices)).transpose()?,
             expansion: expansion.transpose()?,
             outputs,
             pool,

@@ -3,6 +3,7 @@
 mod adapted;
 pub(crate) mod backend;
 mod buffers;
+mod convolution;
 mod distances;
 mod experts;
 mod feed_forward;
@@ -17,6 +18,7 @@ mod pooling;
 pub(crate) mod replicas;
 pub(crate) mod routed;
 mod sensitive;
+mod taps;
 mod task_adapters;
 mod transformer;
 mod weights;

@@ -5,6 +5,7 @@
 //! time of loading.
 
 use super::transformer::Transformer;
+use crate::ops::Linear;
 use prefold_core::{Batch, Int8Report, Outputs, RaggedBatch, TokenSlice};
 use tokenizers::Tokenizer;
 
@@ -71,8 +72,11 @@ pub(super) fn log(report: &Int8Report) {
 
 /// The error of each measured layer, and the layers that are to stay in bfloat16.
 pub(super) fn report(transformer: &Transformer) -> Int8Report {
-    let mut errors: Vec<(String, f64)> =
-        transformer.quantization_errors().map(|(name, error)| (name.to_owned(), error)).collect();
+    let mut errors: Vec<(String, f64)> = transformer
+        .linears()
+        .filter_map(Linear::quantization_error)
+        .map(|(name, error)| (name.to_owned(), error))
+        .collect();
     errors.sort_by(|a, b| b.1.total_cmp(&a.1));
     // An error that is NaN is not known to be small.
     let kept =

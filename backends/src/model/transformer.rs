@@ -7,17 +7,17 @@
 
 use super::adapted::{Projection, Rows};
 use super::buffers::{Buffers, Name, Workspace};
+use super::convolution::ConvolutionBlock;
 use super::feed_forward::{Block, Dense, FeedForward};
 use super::layout::{Layout, OutputRows};
 use super::loader::Norms;
-use super::weights::{AttentionBlock, Embeddings, TransformerWeights};
+use super::weights::{AttentionBlock, Embeddings, Heads, Mixer, TransformerWeights};
 use crate::config::TransformerConfig;
 use crate::error::LoadError;
 use crate::formats::Weights;
 use crate::ops::{self, HeadSpan, Linear, Norm, Pages, Pool, Store, Target, Yields};
 use candle_core::{Result, Tensor};
 use prefold_kernels::QkvLayout;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A transformer without a head.
@@ -46,14 +46,9 @@ impl Transformer {
         })
     }
 
-    /// Names of the linear layers in int8, with the measured error of each.
-    pub(super) fn quantization_errors(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.weights.linears().filter_map(Linear::quantization_error)
-    }
-
-    /// Names of the linear layers that stay in bfloat16 in a model in int8.
-    pub(super) fn kept_in_bfloat16(&self) -> impl Iterator<Item = &str> {
-        self.weights.linears().filter_map(Linear::kept_in_bfloat16)
+    /// All linear layers.
+    pub(super) fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.weights.linears()
     }
 
     /// Another transformer over the same weights on `target`'s stream, with memory of its own for forward passes.
@@ -118,16 +113,15 @@ impl Pass<'_, '_> {
         let weights = self.weights;
         let mut residual = self.embed(&weights.embeddings)?;
         for (i, layer) in weights.layers.iter().enumerate() {
-            match &self.layout.outputs {
-                Some(outputs) if i + 1 == weights.layers.len() => {
-                    residual = self.attend_outputs(&layer.attention, &residual, outputs)?;
+            let outputs = self.layout.outputs.as_ref().filter(|_| i + 1 == weights.layers.len());
+            match (&layer.mixer, outputs) {
+                (Mixer::Attention(block), None) => self.attend(block, &residual)?,
+                (Mixer::Attention(block), Some(outputs)) => {
+                    residual = self.attend_outputs(block, &residual, outputs)?
                 }
-                _ => self.attend(&layer.attention, &residual)?,
+                (Mixer::Convolution(block), outputs) => residual = self.convolve(block, residual, outputs)?,
             }
-            let rows = match &self.layout.outputs {
-                Some(outputs) if i + 1 == weights.layers.len() => outputs.rows(),
-                _ => self.layout.rows(),
-            };
+            let rows = outputs.map_or_else(|| self.layout.rows(), OutputRows::rows);
             self.feed_forward(&layer.feed_forward, (&residual, rows))?;
         }
         let Some(norm) = &weights.final_norm else { return Ok(residual) };
@@ -294,6 +288,22 @@ impl Pass<'_, '_> {
         Ok(output_residual)
     }
 
+    /// `residual += O(convolution(I(x)))`, with x the block's input; only of the output rows if there are some.
+    fn convolve(&mut self, block: &ConvolutionBlock, residual: Tensor, outputs: Option<&OutputRows>) -> Result<Tensor> {
+        let gated = block.gated((&residual, self.layout.rows()), self.row_block, &mut self.space)?;
+        let (taps, rows, residual) = match outputs {
+            None => (&self.layout.taps, self.layout.rows(), residual),
+            Some(outputs) => {
+                let selected = self.space.buffers.rows(Name::OutputResidual, outputs.index.dims1()?)?;
+                ops::gather_rows(&residual, &outputs.index, &selected, self.space.yields)?;
+                (&outputs.taps, outputs.rows(), selected)
+            }
+        };
+        let convolved = block.convolve(&gated, taps.as_ref(), &mut self.space)?;
+        self.add(&block.norms, &block.output, (&convolved, rows), &residual)?;
+        Ok(residual)
+    }
+
     /// Projects the block's input to some heads of a layer, normalised and rotated, in blocks of rows that stay in the caches.
     fn project(
         &mut self,
@@ -379,16 +389,6 @@ impl Pass<'_, '_> {
         let row_block = self.row_block;
         Ok(blocks(x, row_block)?.enumerate().map(move |(index, x)| (rows.from(index * row_block), x)))
     }
-}
-
-/// Heads of a layer, neighbouring columns of its projection.
-struct Heads<'a> {
-    columns: Range<usize>,
-    /// Norms over all heads, each with the output column that it begins at.
-    width_norms: &'a [(&'a Norm, usize)],
-    /// The heads to rotate; empty without RoPE.
-    spans: &'a [HeadSpan<'a>],
-    position_ids: &'a Tensor,
 }
 
 /// Views of at most `row_block` rows.

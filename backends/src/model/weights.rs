@@ -1,6 +1,7 @@
 //! Weights of a transformer on a device, loaded by its description.
 
 use super::adapted::{Projection, WordFactors};
+use super::convolution::ConvolutionBlock;
 use super::distances::Distances;
 use super::feed_forward::{Block, FeedForward};
 use super::loader::{Loader, Norms};
@@ -11,8 +12,10 @@ use crate::config::{
 };
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{Attention, Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
+use crate::ops::{Attention, HeadSpan, Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
+use candle_core::Tensor;
 use prefold_kernels::{QkvLayout, RelativeBias};
+use std::ops::Range;
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, LoadError>;
@@ -47,11 +50,18 @@ pub(super) struct Embeddings {
     pub(super) projection: Option<Linear>,
 }
 
-/// One layer: an attention block and a feed-forward block, each with norms.
+/// One layer: a block that mixes rows and a feed-forward block, each with norms.
 #[derive(Debug)]
 pub(super) struct Layer {
-    pub(super) attention: AttentionBlock,
+    pub(super) mixer: Mixer,
     pub(super) feed_forward: FeedForward,
+}
+
+/// The block of a layer that mixes the rows of a text.
+#[derive(Debug)]
+pub(super) enum Mixer {
+    Attention(AttentionBlock),
+    Convolution(ConvolutionBlock),
 }
 
 /// An attention block with its norms.
@@ -115,12 +125,15 @@ impl TransformerWeights {
     pub(super) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let around = self.embeddings.projection.iter().chain(&self.output_projection);
         around.chain(self.layers.iter().flat_map(|layer| {
-            let attention = [&layer.attention.qkv.linear, &layer.attention.output.linear];
+            let mixer = match &layer.mixer {
+                Mixer::Attention(block) => [&block.qkv.linear, &block.output.linear],
+                Mixer::Convolution(block) => [&block.input.linear, &block.output.linear],
+            };
             let block = match &layer.feed_forward.block {
                 Block::Dense(dense) => vec![&dense.input.linear, &dense.down.linear],
                 Block::Experts(experts) => experts.experts.iter().flat_map(|it| [&it.up, &it.down]).collect(),
             };
-            attention.into_iter().chain(block)
+            mixer.into_iter().chain(block)
         }))
     }
 }
@@ -185,6 +198,16 @@ fn learned_bias(loader: &Loader<'_>, buckets: RelativeBuckets, positions: usize)
     Ok(RelativeBias::new(heads, positions, |head, distance| values[buckets.bucket(distance) * heads + head]))
 }
 
+/// Heads of a layer, neighbouring columns of its projection.
+pub(super) struct Heads<'a> {
+    pub(super) columns: Range<usize>,
+    /// Norms over all heads, each with the output column that it begins at.
+    pub(super) width_norms: &'a [(&'a Norm, usize)],
+    /// The heads to rotate; empty without RoPE.
+    pub(super) spans: &'a [HeadSpan<'a>],
+    pub(super) position_ids: &'a Tensor,
+}
+
 /// Heads of a fused QKV matrix.
 pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
     QkvLayout { num_heads: config.num_heads, num_kv_heads: config.num_kv_heads, head_dim: config.head_dim }
@@ -218,7 +241,11 @@ impl Embeddings {
 
 impl Layer {
     fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
-        Ok(Self { attention: AttentionBlock::load(loader, distances)?, feed_forward: FeedForward::load(loader)? })
+        let mixer = match loader.config.convolution(loader.index) {
+            None => Mixer::Attention(AttentionBlock::load(loader, distances)?),
+            Some(config) => Mixer::Convolution(ConvolutionBlock::load(loader, config)?),
+        };
+        Ok(Self { mixer, feed_forward: FeedForward::load(loader)? })
     }
 }
 

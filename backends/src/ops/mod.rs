@@ -33,6 +33,7 @@ pub use pacing::pace::in_smallest_parts;
 pub use pacing::profile::take_profile;
 pub(crate) use pacing::yields::{Yields, block_rows};
 pub(crate) use rowwise::activation::{activate, activate_mul};
+pub(crate) use rowwise::convolution::ShortConvolution;
 pub(crate) use rowwise::norm::Norm;
 pub(crate) use rowwise::own_columns::own_columns;
 pub(crate) use rowwise::pool::{Pool, PoolKind};

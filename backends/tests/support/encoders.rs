@@ -3,7 +3,7 @@
 use super::*;
 use prefold_core::{Output, TaskId, Tokens};
 
-pub const EMBEDDERS: [&str; 31] = [
+pub const EMBEDDERS: [&str; 32] = [
     "bert-mean-tiny",
     "bert-cls-tiny",
     "bert-legacy-tiny",
@@ -32,6 +32,7 @@ pub const EMBEDDERS: [&str; 31] = [
     "t5-tiny",
     "t5-gated-tiny",
     "umt5-tiny",
+    "lfm2-bidirectional-tiny",
     WIDE_HEADED_ENCODERS[0],
     WIDE_HEADED_ENCODERS[1],
     WIDE_HEADED_ENCODERS[2],

@@ -10,19 +10,24 @@ use prefold_core::{Batch, LoadedModel, ModelBackend, Outputs, Pooling, RadixPlan
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-pub const EMBEDDING_FIXTURES: [&str; 9] = [
+pub const EMBEDDING_FIXTURES: [&str; 10] = [
     "qwen3-tiny",
     "llama-tiny",
     "qwen2-tiny",
     "mistral-tiny",
     "gemma3-causal-tiny",
-    CPU_ONLY[0],
+    "gemma2-tiny",
+    "lfm2-tiny",
     "jina-v5-small-tiny",
     WIDE_HEADED_DECODERS[0],
     WIDE_HEADED_DECODERS[1],
 ];
-/// Those that a GPU refuses, because it has no kernel for them.
-pub const CPU_ONLY: [&str; 1] = ["gemma2-tiny"];
+/// Models that a GPU refuses, because it has no kernel for them, and what the refusal names.
+pub const CPU_ONLY: [(&str, &str); 3] = [
+    ("gemma2-tiny", "`attn_logit_softcapping`"),
+    ("lfm2-tiny", "short convolutions"),
+    ("lfm2-bidirectional-tiny", "short convolutions"),
+];
 /// Those whose heads have 64 or 128 values, for which there is the kernel of a GPU's tensor cores.
 pub const WIDE_HEADED_DECODERS: [&str; 2] = ["qwen3-head128-tiny", "mistral-head64-tiny"];
 pub const CLASSIFIER_FIXTURES: [&str; 2] = ["llama-seqcls-tiny", "qwen3-seqcls-tiny"];

@@ -1,6 +1,7 @@
 //! Row-wise operations.
 
 pub(crate) mod activation;
+mod convolution;
 pub(crate) mod experts;
 mod layer_norm;
 mod norm;
@@ -9,6 +10,7 @@ mod rope;
 pub(crate) mod rows;
 
 pub use activation::{Activation, activate_mul, activate_mul_with};
+pub use convolution::ShortConvolution;
 pub use experts::route_rows;
 pub use layer_norm::LayerNorm;
 pub use norm::{rms_norm, rms_norm_add, rms_norm_add_with, rms_norm_with};

@@ -5,6 +5,7 @@ mod common;
 
 mod amx;
 mod attention;
+mod convolution;
 mod gemm;
 mod int8;
 mod parity;

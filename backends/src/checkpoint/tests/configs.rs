@@ -53,6 +53,8 @@ fn tiny(model_type: &str) -> TransformerConfig {
             experts: None,
         },
         positions: PositionsConfig::Rotary(RopeConfig { theta: 1e6, scaling: RopeScaling::None }.into()),
+        convolutions: None,
+        convolution_layers: vec![],
         sliding_windows: vec![None; 3],
         tie_word_embeddings: false,
         logit_softcap: None,

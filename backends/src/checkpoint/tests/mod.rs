@@ -19,6 +19,7 @@ mod hub_faults;
 mod hub_older_names;
 mod hub_routers;
 mod left_out;
+mod lfm2;
 mod limits;
 mod logit_score;
 mod newer_decoders;

@@ -60,7 +60,8 @@ pub(super) fn config(pointer: &'static str, value: Value) -> Change {
 
 #[test]
 fn configs_that_ask_for_more() {
-    let supported = "bidirectional_pplx_qwen3, qwen3, qwen2, llama, mistral, ministral3, llama_bidirec, gemma3_text, gemma2, eurobert, bert";
+    let supported = "bidirectional_pplx_qwen3, qwen3, qwen2, llama, mistral, ministral3, llama_bidirec, gemma3_text, gemma2, \
+                     lfm2_bidirectional, lfm2, eurobert, bert";
     check(vec![
         ("llama-tiny", config("/model_type", json!("gemma3")), &["LlamaForCausalLM", "gemma3", supported]),
         ("llama-tiny", config("/architectures", json!(["LlamaBidirectionalModel"])), &["LlamaBidirectionalModel"]),

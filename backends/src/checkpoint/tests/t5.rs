@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 fn gates_and_activations_follow_the_name_and_the_saved_fields() {
     let of = |changes: &[(&str, Value)]| {
         let unsaved = [("dense_act_fn", json!(null)), ("is_gated_act", json!(null))];
-        let feed_forward = config_with("t5-gated-tiny", &[&unsaved, changes].concat()).feed_forward;
+        let feed_forward = config_with("t5-gated-tiny", &[&unsaved[..], changes].concat()).feed_forward;
         (feed_forward.ffn_glu, feed_forward.activation)
     };
     let named = |name: &str| of(&[("feed_forward_proj", json!(name))]);
@@ -99,5 +99,6 @@ fn what_is_not_an_encoder_of_t5_is_refused() {
         ),
         ("umt5-tiny", config("/relative_attention_num_buckets", json!(16)), &["relative_attention_bias.weight"]),
         ("t5-tiny", Remove("config.json", "d_ff"), &["d_ff", "missing"]),
+        ("t5-tiny", config("/model_type", json!("t5gemma2")), &["t5gemma2", "cross-attention"]),
     ]);
 }

@@ -8,6 +8,14 @@ use serde_json::Value;
 /// Name of the config, for messages.
 pub(super) const FILE: &str = "config.json";
 
+/// Models that no row of data describes, and why.
+const REASONS: [(&str, &str); 4] = [
+    ("t5gemma2", "whose answers come from a decoder with cross-attention"),
+    ("t5gemma", "whose answers come from a decoder with cross-attention"),
+    ("lfm2_moe", "a mixture of experts with a router of its own"),
+    ("longt5", "whose attention is local with global summaries"),
+];
+
 /// The settings of a file that identify its model's family.
 pub(super) struct Identity<'a> {
     fields: &'a Fields<'a>,
@@ -49,7 +57,10 @@ impl<'a> Identity<'a> {
         let family = families::all().filter(of_type).find(|family| family.mark.is_none_or(|mark| self.has(mark)));
         let Some(family) = family else {
             let known = families::all().filter(|family| family.mark.is_none()).map(|family| family.model_type);
-            return Err(LoadError::unsupported(FILE, self.shown(), known.collect::<Vec<_>>().join(", ")));
+            let reason = REASONS.iter().find(|(model_type, _)| *model_type == self.model_type);
+            let reason = reason.map(|(_, reason)| format!(", {reason},")).unwrap_or_default();
+            let found = format!("{}{reason}", self.shown());
+            return Err(LoadError::unsupported(FILE, found, known.collect::<Vec<_>>().join(", ")));
         };
         let classes = families::all().filter(of_type).filter_map(|family| match family.mark {
             Some(Mark::Class(class)) => Some(class.to_owned()),

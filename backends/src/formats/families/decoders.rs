@@ -5,8 +5,10 @@ use super::family::{
     Activations, Adapters, Biases, Family, FfnGlu, Gguf, Mark, Must, Musts, Positions, Rotary, Rule, Width, Windows,
     absent, off,
 };
-use super::keys::{DECODER_KEYS, GEMMA3_KEYS};
-use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, poolings};
+use super::keys::{DECODER_KEYS, GEMMA3_KEYS, LFM2_KEYS};
+use crate::config::{
+    DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, newer_names, poolings,
+};
 use prefold_kernels::Activation;
 
 /// Fields of `config.json` that no family here computes.
@@ -131,6 +133,39 @@ const MINISTRAL3: Family = Family {
     ..MISTRAL
 };
 
+/// Short convolutions instead of attention in most layers.
+const LFM2: Family = Family {
+    model_type: "lfm2",
+    prefix: "Lfm2",
+    suffixes: &["Model", "ForCausalLM"],
+    // Without a causal mask the convolutions would have to lose theirs too, which these fields do not say.
+    musts: &[
+        MUSTS,
+        &[("is_causal", Must::Bool(true)), off("use_bidirectional_attention"), ("tie_embedding", Must::Bool(true))],
+    ],
+    keys: &LFM2_KEYS,
+    names: newer_names::LFM2,
+    positions: rope_theta(Some(1_000_000.0)),
+    norm_eps: 1e-5,
+    biases: Biases::NONE,
+    qk_norm: Rule::Fixed(true),
+    optional_kv_heads: false,
+    convolutions: true,
+    adjusts_intermediate_size: true,
+    tie_word_embeddings: Rule::Field("tie_word_embeddings", true),
+    ..LLAMA
+};
+
+/// LFM2 as an encoder: attention and convolutions to both sides.
+const LFM2_BIDIRECTIONAL: Family = Family {
+    mark: Some(Mark::Model("modeling_lfm2_bidirectional.Lfm2BidirectionalModel")),
+    suffixes: &["BidirectionalModel", "BidirectionalForMaskedLM"],
+    own_code: true,
+    mask: MaskConfig::Full,
+    musts: &[MUSTS],
+    ..LFM2
+};
+
 /// Llama without the mask, and with the classes and heads of an encoder.
 const EUROBERT: Family = Family {
     model_type: "eurobert",
@@ -155,7 +190,7 @@ const JINA5_OF_EUROBERT: Family = Family {
     ..EUROBERT
 };
 
-pub(super) static DECODERS: [Family; 16] = [
+pub(super) static DECODERS: [Family; 19] = [
     // Before those whose `model_type` they have: decoders that were trained without the causal mask.
     // voyage-4-nano.
     Family {
@@ -214,5 +249,10 @@ pub(super) static DECODERS: [Family; 16] = [
     },
     GEMMA3,
     GEMMA2,
+    // Before the decoder, whose `model_type` it has.
+    LFM2_BIDIRECTIONAL,
+    // As later versions of transformers have it.
+    Family { model_type: "lfm2_bidirectional", mark: None, own_code: false, ..LFM2_BIDIRECTIONAL },
+    LFM2,
     EUROBERT,
 ];

@@ -7,7 +7,7 @@ use super::family::{
 use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS, T5_KEYS};
 use crate::config::{
     BERT_HEAD, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig,
-    NormKind, NormPlacement, ROBERTA_HEAD, TensorNames, names,
+    NormKind, NormPlacement, ROBERTA_HEAD, TensorNames, names, newer_names,
 };
 use prefold_kernels::Activation;
 
@@ -46,6 +46,8 @@ pub(super) const BERT: Family = Family {
     activations: Activations::Any(Activation::Gelu),
     ffn_glu: FfnGlu::Never,
     experts: false,
+    convolutions: false,
+    adjusts_intermediate_size: false,
     windows: Windows::Never,
     softcaps: false,
     adapters: Adapters::None,
@@ -249,7 +251,7 @@ const T5: Family = Family {
     activations: Activations::Any(Activation::Relu),
     ffn_glu: FfnGlu::ByPrefix("relu"),
     musts: &[NOT_A_DECODER],
-    names: names::T5,
+    names: newer_names::T5,
     ..BERT
 };
 
@@ -310,7 +312,7 @@ pub(super) static ENCODERS: [Family; 21] = [
         prefix: "UMT5",
         relative_attention: Some(RelativeAttention { max_distance: T5_DISTANCE, per_layer: true }),
         ffn_glu: FfnGlu::ByPrefix("gated-gelu"),
-        names: names::UMT5,
+        names: newer_names::UMT5,
         ..T5
     },
     Family { gguf: Some(Gguf { scales_windows: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },

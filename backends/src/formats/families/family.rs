@@ -63,6 +63,10 @@ pub(crate) struct Family {
     pub(crate) softcaps: bool,
     pub(crate) activations: Activations,
     pub(crate) ffn_glu: FfnGlu,
+    /// Short convolutions replace attention in the layers that `layer_types` or `full_attn_idxs` say.
+    pub(crate) convolutions: bool,
+    /// The width of the feed-forward block is rounded up from two thirds of the one in the file.
+    pub(crate) adjusts_intermediate_size: bool,
     /// Experts, `num_experts` of them, replace the feed-forward block in some layers.
     pub(crate) experts: bool,
     /// LoRA adapters, which the checkpoint stores separately.

@@ -1,5 +1,6 @@
 //! The feed-forward block of a family.
 
+use super::convolutions;
 use super::family::{Activations, Family, FfnGlu, Rule};
 use super::settings::{Settings, first_of};
 use crate::config::{ExpertsConfig, FeedForwardConfig};
@@ -28,7 +29,10 @@ pub(super) fn read(settings: &impl Settings, family: &Family) -> Result<FeedForw
     let bias = |rule: Rule, name: &str| settings.decide(rule, &format!("{layer}{name}.bias"));
     let (input, output) = (family.biases.feed_forward_input, family.biases.feed_forward_output);
     Ok(FeedForwardConfig {
-        intermediate_size: settings.required(&family.keys.intermediate_size)?,
+        intermediate_size: match settings.required(&family.keys.intermediate_size)? {
+            width if family.adjusts_intermediate_size => convolutions::adjusted(fields, width)?,
+            width => width,
+        },
         input_bias: bias(input, names.up)? || ffn_glu && bias(input, names.gate)?,
         output_bias: bias(output, names.down)?,
         ffn_glu,

@@ -56,6 +56,12 @@ pub(super) const DECODER_KEYS: Keys = Keys {
     ..ENCODER_KEYS
 };
 
+pub(super) const LFM2_KEYS: Keys = Keys {
+    intermediate_size: DECODER_KEYS.intermediate_size.spelled(&["block_ff_dim", "intermediate_size"]),
+    norm_eps: DECODER_KEYS.norm_eps.spelled(&["norm_eps"]),
+    ..DECODER_KEYS
+};
+
 pub(super) const GEMMA3_KEYS: Keys =
     Keys { activation: DECODER_KEYS.activation.spelled(&["hidden_activation"]), ..DECODER_KEYS };
 

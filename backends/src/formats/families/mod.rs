@@ -2,6 +2,7 @@
 
 mod adapters;
 mod converted;
+mod convolutions;
 mod decoders;
 mod disentangled;
 mod encoders;

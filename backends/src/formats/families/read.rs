@@ -4,7 +4,7 @@ use super::family::{Family, Rule, Width};
 use super::feed_forward::activation;
 use super::labels::label_count;
 use super::settings::{Settings, first_of};
-use super::{adapters, feed_forward, positions, softcaps, windows};
+use super::{adapters, convolutions, feed_forward, positions, softcaps, windows};
 use crate::config::{
     AttentionConfig, ClassifierHead, EmbeddingsConfig, MaskConfig, NormConfig, NormKind, PositionsConfig,
     TransformerConfig, poolings,
@@ -22,8 +22,9 @@ pub(crate) fn read(settings: &impl Settings, family: &Family) -> Result<Transfor
     let config = describe(settings, family)?;
     config.validate(settings.file())?;
     // Validated before, because this allocates by the number of layers.
+    let convolution_layers = convolutions::layers(settings.json(), &config)?;
     let sliding_windows = windows::read(settings.json(), family.windows, config.attention.mask, config.num_layers)?;
-    Ok(TransformerConfig { sliding_windows, ..config })
+    Ok(TransformerConfig { sliding_windows, convolution_layers, ..config })
 }
 
 /// The description of a transformer without its windows, whose sizes may be impossible.
@@ -51,6 +52,8 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
         attention,
         feed_forward: feed_forward::read(settings, family)?,
         positions,
+        convolutions: if family.convolutions { Some(convolutions::read(fields)?) } else { None },
+        convolution_layers: vec![],
         sliding_windows: vec![],
         tie_word_embeddings: is_tied(settings, family)?,
         logit_softcap: softcaps::of_logits(fields, family)?,

@@ -1,6 +1,7 @@
 //! Operations on rows.
 
 pub(super) mod activation;
+pub(super) mod convolution;
 pub(super) mod norm;
 pub(super) mod own_columns;
 pub(super) mod pool;

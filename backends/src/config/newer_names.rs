@@ -1,6 +1,6 @@
-//! Names of the tensors of T5's encoder and of those like it.
+//! Names of the tensors of T5, UMT5 and LFM2.
 
-use super::{BERT, TensorNames};
+use super::names::{BERT, DECODER, TensorNames};
 
 /// Tensor names of T5's encoder; the first layer holds the biases of all.
 pub(crate) const T5: TensorNames = TensorNames {
@@ -28,3 +28,20 @@ pub(crate) const T5: TensorNames = TensorNames {
 /// Tensor names of UMT5's encoder; each layer holds its own biases.
 pub(crate) const UMT5: TensorNames =
     TensorNames { relative_bias: "layer.0.SelfAttention.relative_attention_bias", ..T5 };
+
+/// Tensor names of LFM2.
+pub(crate) const LFM2: TensorNames = TensorNames {
+    final_norm: "model.embedding_norm",
+    output: "self_attn.out_proj",
+    convolution_input: "conv.in_proj",
+    convolution: "conv.conv",
+    convolution_output: "conv.out_proj",
+    q_norm: "self_attn.q_layernorm",
+    k_norm: "self_attn.k_layernorm",
+    attention_norm: "operator_norm",
+    gate: "feed_forward.w1",
+    up: "feed_forward.w3",
+    down: "feed_forward.w2",
+    feed_forward_norm: "ffn_norm",
+    ..DECODER
+};
