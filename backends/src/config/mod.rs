@@ -4,7 +4,6 @@ pub(crate) mod adapters;
 pub(crate) mod derived;
 mod head;
 pub(crate) mod names;
-pub(crate) mod newer_names;
 pub(crate) mod poolings;
 mod positions;
 mod rope;

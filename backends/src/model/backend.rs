@@ -1,5 +1,6 @@
 //! The engine's [`Backend`]: a transformer with its head.
 
+use super::attention::qkv_layout;
 use super::footprint::Footprint;
 use super::head::Head;
 use super::layout::LayoutBuilder;
@@ -8,7 +9,6 @@ use super::parts::parts;
 use super::sensitive;
 use super::task_adapters::TaskAdapters;
 use super::transformer::Transformer;
-use super::weights::qkv_layout;
 use crate::checkpoint::Checkpoint;
 use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;

@@ -1,12 +1,14 @@
 //! Layers with a gated short convolution instead of attention (LFM2, [arXiv 2511.23404](https://arxiv.org/abs/2511.23404)).
 
-use super::adapted::{Projection, Rows};
-use super::buffers::{Name, Workspace};
+use super::adapted::Projection;
+use super::buffers::Name;
+use super::layout::OutputRows;
 use super::loader::{Loader, Norms};
+use super::pass::{Pass, blocks};
 use crate::config::tensors::slices;
 use crate::config::{ConvolutionConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::ops::{ShortConvolution, Store};
+use crate::ops::{self, ShortConvolution, Store};
 use candle_core::{Result, Tensor};
 
 /// A convolution block with its norms.
@@ -46,37 +48,40 @@ impl ConvolutionBlock {
             output: projection(names.convolution_output, *width)?,
         })
     }
+}
 
-    /// The gates and the input of the convolution for rows of the residual stream, `[rows, 3 * hidden]`.
-    pub(super) fn gated(
-        &self,
-        (residual, rows): (&Tensor, Rows<'_>),
-        row_block: usize,
-        space: &mut Workspace<'_, '_>,
+impl Pass<'_, '_> {
+    /// `residual += O(convolution(I(x)))`, with x the block's input; only of the output rows if there are some.
+    pub(super) fn convolve(
+        &mut self,
+        block: &ConvolutionBlock,
+        residual: Tensor,
+        outputs: Option<&OutputRows>,
     ) -> Result<Tensor> {
-        let Some(norm) = &self.norms.input else { candle_core::bail!("a convolution without a norm of its input") };
-        let count = residual.dim(0)?;
-        let gated = space.buffers.rows(Name::Gated, count)?;
-        for start in (0..count).step_by(row_block) {
-            let len = row_block.min(count - start);
-            let x = space.buffers.rows(Name::Normed, len)?;
-            norm.forward(&residual.narrow(0, start, len)?, &x, space.yields)?;
-            let gated = gated.narrow(0, start, len)?;
-            self.input.forward((&x, rows.from(start)), &gated, Store::Overwrite, space)?;
-        }
-        Ok(gated)
+        let gated = self.gated(block, &residual)?;
+        let (taps, rows, residual) = match outputs {
+            None => (&self.layout.taps, self.layout.rows(), residual),
+            Some(outputs) => {
+                let selected = self.space.buffers.rows(Name::OutputResidual, outputs.index.dims1()?)?;
+                ops::gather_rows(&residual, &outputs.index, &selected, self.space.yields)?;
+                (&outputs.taps, outputs.rows(), selected)
+            }
+        };
+        let Some(taps) = taps else { candle_core::bail!("the layout has no neighbours for a convolution") };
+        let convolved = self.space.buffers.rows(Name::Convolved, taps.dim(0)?)?;
+        block.convolution.forward(&gated, taps, &convolved, self.space.yields)?;
+        self.add(&block.norms, &block.output, (&convolved, rows), &residual)?;
+        Ok(residual)
     }
 
-    /// The convolution of rows with these neighbours; `gated` has the gates and the input of all rows.
-    pub(super) fn convolve(
-        &self,
-        gated: &Tensor,
-        taps: Option<&Tensor>,
-        space: &mut Workspace<'_, '_>,
-    ) -> Result<Tensor> {
-        let Some(taps) = taps else { candle_core::bail!("the layout has no neighbours for a convolution") };
-        let convolved = space.buffers.rows(Name::Convolved, taps.dim(0)?)?;
-        self.convolution.forward(gated, taps, &convolved, space.yields)?;
-        Ok(convolved)
+    /// The gates and the input of the convolution for all rows, `[rows, 3 * hidden]`.
+    fn gated(&mut self, block: &ConvolutionBlock, residual: &Tensor) -> Result<Tensor> {
+        let gated = self.space.buffers.rows(Name::Gated, residual.dim(0)?)?;
+        let rows = self.row_blocks(residual, self.layout.rows())?;
+        for ((rows, residual), gated) in rows.zip(blocks(&gated, self.row_block)?) {
+            let x = self.input(block.norms.input.as_ref(), &residual?)?;
+            block.input.forward((&x, rows), &gated?, Store::Overwrite, &mut self.space)?;
+        }
+        Ok(gated)
     }
 }

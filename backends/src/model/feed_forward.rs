@@ -1,15 +1,17 @@
-//! Weights of feed-forward blocks.
+//! Feed-forward blocks of layers.
 
-use super::adapted::Projection;
+use super::adapted::{Projection, Rows};
+use super::buffers::Name;
 use super::loader::{Loader, Norms, load_linear};
+use super::pass::Pass;
 use crate::config::tensors::slices;
 use crate::config::{ExpertsConfig, TransformerConfig};
 use crate::error::LoadError;
-use crate::ops::{Linear, Vector};
-use candle_core::Tensor;
+use crate::ops::{self, Linear, Store, Vector};
+use candle_core::{Result, Tensor};
 use prefold_kernels::Activation;
 
-type Result<T> = std::result::Result<T, LoadError>;
+type Loaded<T> = std::result::Result<T, LoadError>;
 
 /// A feed-forward block with its norms.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl FeedForward {
     ///
     /// # Errors
     /// A tensor is missing or malformed.
-    pub(super) fn load(loader: &Loader<'_>) -> Result<Self> {
+    pub(super) fn load(loader: &Loader<'_>) -> Loaded<Self> {
         let names = &loader.config.names;
         Ok(Self {
             norms: loader.norms(names.feed_forward_norm, names.feed_forward_output_norm)?,
@@ -72,7 +74,7 @@ impl FeedForward {
 }
 
 impl Dense {
-    fn load(loader: &Loader<'_>) -> Result<Self> {
+    fn load(loader: &Loader<'_>) -> Loaded<Self> {
         let TransformerConfig { feed_forward: config, names, hidden_size: hidden, .. } = loader.config;
         Ok(Self {
             input: loader.feed_forward_input(
@@ -92,7 +94,7 @@ impl Dense {
 }
 
 impl Experts {
-    fn load(loader: &Loader<'_>, config: ExpertsConfig) -> Result<Self> {
+    fn load(loader: &Loader<'_>, config: ExpertsConfig) -> Loaded<Self> {
         let TransformerConfig { feed_forward, names, hidden_size: hidden, .. } = *loader.config;
         let width = feed_forward.intermediate_size;
         let name = |name: &str| format!("{}{name}", loader.prefix);
@@ -118,10 +120,49 @@ impl Experts {
         let router = slices(&loader.prefix, &[(names.router, config.num_experts)]);
         Ok(Self {
             router: load_linear(loader.weights, &loader.target.in_float32(), &router, hidden, false)?,
-            experts: (0..config.num_experts).map(expert).collect::<Result<_>>()?,
+            experts: (0..config.num_experts).map(expert).collect::<Loaded<_>>()?,
             top_k: config.top_k,
             activation: feed_forward.activation,
             bias: loader.vector(names.experts_bias, hidden)?,
         })
+    }
+}
+
+impl Pass<'_, '_> {
+    /// `residual += down(activation(gate(x)) * up(x))` or `residual += down(activation(up(x)))`, with x the block's input; or the
+    /// sum of some experts' outputs for it.
+    pub(super) fn feed_forward(&mut self, block: &FeedForward, (residual, rows): (&Tensor, Rows<'_>)) -> Result<()> {
+        for (rows, residual) in self.row_blocks(residual, rows)? {
+            let residual = residual?;
+            let x = self.input(block.norms.input.as_ref(), &residual)?;
+            match &block.block {
+                Block::Dense(dense) => self.dense(dense, &block.norms, (&x, rows), &residual)?,
+                Block::Experts(experts) => {
+                    experts.forward(&mut self.space, &x, &residual)?;
+                    self.finish(&block.norms, &residual)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn dense(&mut self, dense: &Dense, norms: &Norms, (x, rows): (&Tensor, Rows<'_>), residual: &Tensor) -> Result<()> {
+        let count = residual.dim(0)?;
+        let activated = self.space.buffers.rows(Name::Activated, count)?;
+        // Rows without an adapter take the same path as the others, so that their bits are the same in any batch.
+        if dense.input.linear.is_gated() {
+            dense.input.linear.forward_gated(dense.activation, x, &activated, self.space.yields)?;
+        } else if dense.ffn_glu || dense.input.is_adapted() {
+            let input = self.space.buffers.rows(Name::GateUp, count)?;
+            dense.input.forward((x, rows), &input, Store::Overwrite, &mut self.space)?;
+            if dense.ffn_glu {
+                ops::activate_mul(dense.activation, &input, &activated, self.space.yields)?;
+            } else {
+                ops::activate(dense.activation, &input, &activated, self.space.yields)?;
+            }
+        } else {
+            dense.input.linear.forward_activated(dense.activation, x, &activated, self.space.yields)?;
+        }
+        self.add(norms, &dense.down, (&activated, rows), residual)
     }
 }

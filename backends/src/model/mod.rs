@@ -1,6 +1,7 @@
 //! The model on a device: transformer, head, and the engine's [`Backend`](prefold_core::Backend) made of both.
 
 mod adapted;
+mod attention;
 pub(crate) mod backend;
 mod buffers;
 mod convolution;
@@ -14,6 +15,7 @@ mod layout;
 mod loader;
 pub(crate) mod memory;
 mod parts;
+mod pass;
 mod pooling;
 pub(crate) mod replicas;
 pub(crate) mod routed;

@@ -1,21 +1,19 @@
 //! Weights of a transformer on a device, loaded by its description.
 
-use super::adapted::{Projection, WordFactors};
+use super::adapted::WordFactors;
+use super::attention::AttentionBlock;
 use super::convolution::ConvolutionBlock;
 use super::distances::Distances;
 use super::feed_forward::{Block, FeedForward};
-use super::loader::{Loader, Norms};
-use crate::config::tensors::slices;
+use super::loader::Loader;
 use crate::config::{
-    AttentionConfig, DistanceBias, NormPlacement, PositionsConfig, RelativeBuckets, RopeConfig, RotaryConfig,
-    TransformerConfig, alibi_slopes,
+    DistanceBias, NormPlacement, PositionsConfig, RelativeBuckets, RopeConfig, RotaryConfig, TransformerConfig,
+    alibi_slopes,
 };
 use crate::error::LoadError;
 use crate::formats::Weights;
-use crate::ops::{Attention, HeadSpan, Linear, Norm, Rotary, ScoreBias, Table, Target, Vector};
-use candle_core::Tensor;
-use prefold_kernels::{QkvLayout, RelativeBias};
-use std::ops::Range;
+use crate::ops::{Linear, Norm, Rotary, ScoreBias, Table, Target};
+use prefold_kernels::RelativeBias;
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, LoadError>;
@@ -29,7 +27,6 @@ pub(super) struct TransformerWeights {
     pub(super) final_norm: Option<Norm>,
     /// `[output_size, hidden_size]`, after the last norm.
     pub(super) output_projection: Option<Linear>,
-    pub(super) qkv: QkvLayout,
 }
 
 /// Embeddings of a token: tables whose rows are summed, and the layers that the sum goes through.
@@ -62,22 +59,6 @@ pub(super) struct Layer {
 pub(super) enum Mixer {
     Attention(AttentionBlock),
     Convolution(ConvolutionBlock),
-}
-
-/// An attention block with its norms.
-#[derive(Debug)]
-pub(super) struct AttentionBlock {
-    pub(super) norms: Norms,
-    /// Q, K and V in one matrix, in this order.
-    pub(super) qkv: Projection,
-    pub(super) q_norm: Option<Vector>,
-    pub(super) k_norm: Option<Vector>,
-    /// Norms of q and of k, each over all heads.
-    pub(super) width_norms: Option<[Norm; 2]>,
-    /// RoPE of queries and keys; `None` in models without.
-    pub(super) rotary: Option<Arc<Rotary>>,
-    pub(super) attention: Attention,
-    pub(super) output: Projection,
 }
 
 impl TransformerWeights {
@@ -115,7 +96,6 @@ impl TransformerWeights {
                 let parts = [(config.names.output_projection, config.output_size)];
                 Some(top.linear(&parts, config.hidden_size, false)?)
             },
-            qkv: qkv_layout(&config.attention),
         })
     }
 }
@@ -198,21 +178,6 @@ fn learned_bias(loader: &Loader<'_>, buckets: RelativeBuckets, positions: usize)
     Ok(RelativeBias::new(heads, positions, |head, distance| values[buckets.bucket(distance) * heads + head]))
 }
 
-/// Heads of a layer, neighbouring columns of its projection.
-pub(super) struct Heads<'a> {
-    pub(super) columns: Range<usize>,
-    /// Norms over all heads, each with the output column that it begins at.
-    pub(super) width_norms: &'a [(&'a Norm, usize)],
-    /// The heads to rotate; empty without RoPE.
-    pub(super) spans: &'a [HeadSpan<'a>],
-    pub(super) position_ids: &'a Tensor,
-}
-
-/// Heads of a fused QKV matrix.
-pub(super) fn qkv_layout(config: &AttentionConfig) -> QkvLayout {
-    QkvLayout { num_heads: config.num_heads, num_kv_heads: config.num_kv_heads, head_dim: config.head_dim }
-}
-
 impl Embeddings {
     fn load(loader: &Loader<'_>) -> Result<Self> {
         let TransformerConfig { names, embeddings: config, hidden_size, adapters, .. } = loader.config;
@@ -246,46 +211,5 @@ impl Layer {
             Some(config) => Mixer::Convolution(ConvolutionBlock::load(loader, config)?),
         };
         Ok(Self { mixer, feed_forward: FeedForward::load(loader)? })
-    }
-}
-
-impl AttentionBlock {
-    fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
-        let TransformerConfig { attention: config, names, hidden_size: hidden, sliding_windows, norm, .. } =
-            loader.config;
-        let qkv = loader.config.qkv_slices(&loader.prefix);
-        let head_norm = |name: &str| config.qk_norm.then(|| loader.norm_weight(name, config.head_dim)).transpose();
-        let norms = if loader.index == 0 && !norm.first_attention {
-            Norms::NONE
-        } else {
-            loader.norms(names.attention_norm, names.attention_output_norm)?
-        };
-        Ok(Self {
-            norms,
-            qkv: loader.projection(&qkv, *hidden, config.qkv_bias)?,
-            q_norm: head_norm(names.q_norm)?,
-            k_norm: head_norm(names.k_norm)?,
-            width_norms: if config.qk_width_norm {
-                Some([loader.norm(names.q_norm, config.q_width())?, loader.norm(names.k_norm, config.kv_width())?])
-            } else {
-                None
-            },
-            rotary: loader.rotary.cloned(),
-            attention: Attention {
-                layout: qkv_layout(config),
-                window: sliding_windows[loader.index],
-                scale: config.scale.unwrap_or_else(|| 1.0 / (config.head_dim as f32).sqrt()),
-                softcap: config.softcap,
-                bias: loader.bias.cloned(),
-                positions: distances.map(|distances| distances.of_layer(loader)).transpose()?,
-                rounds_factors: loader.target.rounds_attention(),
-                pace: Attention::guessed_pace(),
-            },
-            output: loader.projection(
-                &slices(&loader.prefix, &[(names.output, *hidden)]),
-                config.q_width(),
-                config.output_bias,
-            )?,
-        })
     }
 }

@@ -16,9 +16,17 @@ use std::time::{Duration, Instant};
 
 const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Bfloat16, Dtype::Int8];
 
-/// One of each kind: decoders, with norms behind blocks too; encoders, with experts, adapters, and all tokens; a router.
-const KINDS: [&str; 6] =
-    ["qwen3-tiny", "gemma3-causal-tiny", "nomic-moe-tiny", "jina-v3-tiny", "bert-ner-tiny", "router-encoders-tiny"];
+/// One of each kind: decoders, with norms behind blocks and with convolutions too; encoders, with experts, adapters, and all tokens; a
+/// router.
+const KINDS: [&str; 7] = [
+    "qwen3-tiny",
+    "gemma3-causal-tiny",
+    "lfm2-tiny",
+    "nomic-moe-tiny",
+    "jina-v3-tiny",
+    "bert-ner-tiny",
+    "router-encoders-tiny",
+];
 
 /// The backends of a model: the one that is interrupted, and the others.
 fn backends(name: &str, dtype: Dtype, attention: AttentionMode) -> (ModelBackend, [ModelBackend; 2]) {

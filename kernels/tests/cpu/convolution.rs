@@ -12,7 +12,7 @@ fn short_convolutions_match_the_reference() {
         // Neighbours anywhere, missing ones, and a row of padding.
         let index = |i: usize, tap: usize| match (i, tap) {
             (_, tap) if tap == own && i + 1 < rows.max(2) => i as u32,
-            _ if i + 1 == rows || (i + tap) % 4 == 0 => ShortConvolution::NONE,
+            _ if i + 1 == rows || (i + tap).is_multiple_of(4) => ShortConvolution::NONE,
             _ => ((i * 7 + tap * 3) % rows) as u32,
         };
         let taps: Vec<u32> = (0..rows).flat_map(|i| (0..taps).map(move |tap| index(i, tap))).collect();

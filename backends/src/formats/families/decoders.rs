@@ -6,9 +6,7 @@ use super::family::{
     absent, off,
 };
 use super::keys::{DECODER_KEYS, GEMMA3_KEYS, LFM2_KEYS};
-use crate::config::{
-    DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, newer_names, poolings,
-};
+use crate::config::{DECODER_HEAD, EUROBERT_HEAD, MaskConfig, NormKind, NormPlacement, TensorNames, names, poolings};
 use prefold_kernels::Activation;
 
 /// Fields of `config.json` that no family here computes.
@@ -144,7 +142,7 @@ const LFM2: Family = Family {
         &[("is_causal", Must::Bool(true)), off("use_bidirectional_attention"), ("tie_embedding", Must::Bool(true))],
     ],
     keys: &LFM2_KEYS,
-    names: newer_names::LFM2,
+    names: names::LFM2,
     positions: rope_theta(Some(1_000_000.0)),
     norm_eps: 1e-5,
     biases: Biases::NONE,

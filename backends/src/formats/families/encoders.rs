@@ -7,7 +7,7 @@ use super::family::{
 use super::keys::{DISTILBERT_KEYS, ENCODER_KEYS, MODERNBERT_KEYS, NOMIC_KEYS, T5_KEYS};
 use crate::config::{
     BERT_HEAD, DEBERTA_HEAD, DECODER_HEAD, DISTILBERT_HEAD, ELECTRA_HEAD, GTE_HEAD, MODERNBERT_HEAD, MaskConfig,
-    NormKind, NormPlacement, ROBERTA_HEAD, TensorNames, names, newer_names,
+    NormKind, NormPlacement, ROBERTA_HEAD, TensorNames, names,
 };
 use prefold_kernels::Activation;
 
@@ -251,7 +251,7 @@ const T5: Family = Family {
     activations: Activations::Any(Activation::Relu),
     ffn_glu: FfnGlu::ByPrefix("relu"),
     musts: &[NOT_A_DECODER],
-    names: newer_names::T5,
+    names: names::T5,
     ..BERT
 };
 
@@ -312,7 +312,7 @@ pub(super) static ENCODERS: [Family; 21] = [
         prefix: "UMT5",
         relative_attention: Some(RelativeAttention { max_distance: T5_DISTANCE, per_layer: true }),
         ffn_glu: FfnGlu::ByPrefix("gated-gelu"),
-        names: newer_names::UMT5,
+        names: names::UMT5,
         ..T5
     },
     Family { gguf: Some(Gguf { scales_windows: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },
