@@ -94,7 +94,7 @@ fn what_is_not_an_encoder_of_t5_is_refused() {
         ("t5-gated-tiny", config("/relative_attention_max_distance", json!(3)), &["relative_attention_max_distance"]),
         (
             "t5-gated-tiny",
-            config("/relative_attention_max_distance", json!(1 << 40)),
+            config("/relative_attention_max_distance", json!(1_u64 << 40)),
             &["relative_attention_max_distance"],
         ),
         ("umt5-tiny", config("/relative_attention_num_buckets", json!(16)), &["relative_attention_bias.weight"]),
