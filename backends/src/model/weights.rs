@@ -57,8 +57,8 @@ pub(super) struct Layer {
 /// The block of a layer that mixes the rows of a text.
 #[derive(Debug)]
 pub(super) enum Mixer {
-    Attention(AttentionBlock),
-    Convolution(ConvolutionBlock),
+    Attention(Box<AttentionBlock>),
+    Convolution(Box<ConvolutionBlock>),
 }
 
 impl TransformerWeights {
@@ -207,8 +207,8 @@ impl Embeddings {
 impl Layer {
     fn load(loader: &Loader<'_>, distances: Option<&Distances>) -> Result<Self> {
         let mixer = match loader.config.convolution(loader.index) {
-            None => Mixer::Attention(AttentionBlock::load(loader, distances)?),
-            Some(config) => Mixer::Convolution(ConvolutionBlock::load(loader, config)?),
+            None => Mixer::Attention(Box::new(AttentionBlock::load(loader, distances)?)),
+            Some(config) => Mixer::Convolution(Box::new(ConvolutionBlock::load(loader, config)?)),
         };
         Ok(Self { mixer, feed_forward: FeedForward::load(loader)? })
     }
