@@ -161,7 +161,7 @@ pub(crate) fn alibi_slopes(heads: usize) -> Vec<f32> {
 /// T5's buckets of distances: one for each short distance, logarithmically more distances for each bucket beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RelativeBuckets {
-    /// Rows of the table, of which the first are those of the buckets.
+    /// Rows of the table: one for each bucket, then rows that are not read.
     pub(crate) rows: usize,
     /// Half of them for each direction.
     pub(crate) buckets: usize,

@@ -287,7 +287,7 @@ impl TransformerBackend {
     }
 }
 
-/// What a model computes that only CPUs have kernels for.
+/// Operations of a model that only CPUs have kernels for.
 fn without_kernel(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
     if head.pooling().len() > 1 {
         return Some("several pooling modes together");

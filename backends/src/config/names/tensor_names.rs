@@ -1,4 +1,4 @@
-//! What a family's tensors are called.
+//! Tensor names of a family.
 
 /// Names of the tensors of a family, without `.weight` and `.bias`; empty if the family has no such tensor. Names of layers follow the
 /// layer's prefix. The first component of a name (`model.`, `bert.`) is optional in files.

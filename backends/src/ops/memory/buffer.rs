@@ -96,7 +96,7 @@ impl Operation<0> for Backing {
     }
 }
 
-/// Elements of a tensor before its first whole cache line; 0 on a GPU, which aligns allocations.
+/// Elements of a tensor before its first whole cache line; 0 on a GPU, whose driver aligns allocations.
 fn first_line(flat: &Tensor) -> Result<usize> {
     let (storage, _) = flat.storage_and_layout();
     Ok(match &*storage {
