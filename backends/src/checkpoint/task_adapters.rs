@@ -18,7 +18,7 @@ pub(super) fn complete(files: &ModelFiles, config: &mut TransformerConfig) -> Re
         let bytes = files.read(&file)?.ok_or_else(|| files.missing(&file, ""))?;
         let found = LoraConfig::read(&bytes)?.uniform()?;
         if *first.get_or_insert(found) != found {
-            return Err(LoadError::unsupported(&file, "another rank or scale", "those of the adapters before it"));
+            return Err(LoadError::unsupported(&file, "another rank or scale", "one rank and scale for all adapters"));
         }
     }
     if let Some((rank, scale)) = first {

@@ -75,7 +75,7 @@ impl FilesByTask {
             None => Ok(()),
             Some(adapter) => {
                 let what = format!("LoRA of {} modules", adapter.a.len().max(adapter.b.len()));
-                let supported = format!("that of the model's {count} matrices in layers");
+                let supported = format!("up to {count}, the matrices of the model's layers");
                 Err(LoadError::unsupported(adapter.files.description(), what, supported))
             }
         }
