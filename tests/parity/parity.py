@@ -11,6 +11,7 @@ Draft n of a run has the seed `SEED * 1000000 + n`. A difference is minimised an
 import argparse
 import json
 import os
+import resource
 import sys
 import time
 from collections import Counter
@@ -29,6 +30,8 @@ from findings import Findings, told  # noqa: E402
 from judge import Judge  # noqa: E402
 
 RUN = 1_000_000
+# Bytes of address space: a few settings make transformers allocate more than the machine has, which counts as its refusal.
+MOST_MEMORY = 12 << 30
 
 
 class Figures:
@@ -94,6 +97,7 @@ def main():
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     transformers.utils.logging.set_verbosity_error()
     source = drafts.Source(args.only)
     judge = Judge(source, tuple(args.flags.split()))

@@ -41,6 +41,20 @@ fn yarn_has_the_defaults_of_transformers() {
 }
 
 #[test]
+fn a_scaling_without_a_base_has_the_default_of_transformers_own_class() {
+    // The published code, whose default is 10,000, reads no such object.
+    let unscaled = || ("rope_scaling", json!({"rope_type": "default"}));
+    let theta = |model, fields: &[(&str, Value)]| rope(&config_with(model, fields)).theta;
+    let without = ("rope_parameters", json!(null));
+    for (model, own_default) in [("nomic-moe-tiny", 1e3), ("jina-v3-tiny", 2e4)] {
+        let base = ("rotary_emb_base", json!(null));
+        assert_eq!(theta(model, &[without.clone(), base.clone()]), 1e4, "{model}");
+        assert_eq!(theta(model, &[without.clone(), base.clone(), unscaled()]), own_default, "{model}");
+        assert_eq!(theta(model, &[without.clone(), ("rotary_emb_base", json!(5.0)), unscaled()]), 5.0, "{model}");
+    }
+}
+
+#[test]
 fn the_attention_factor_of_yarn_is_one_on_the_scores() {
     let yarn =
         json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "attention_factor": 1.5});

@@ -60,7 +60,12 @@ fn the_space_before_a_text_follows_the_class_and_its_field() {
     let of_xlm = |fields: Value| ids(&with("xlm-roberta-tiny", fields, |_| ()).0, "hello world");
     let class = "XLMRobertaTokenizer";
     assert_eq!(of_xlm(json!({"tokenizer_class": class})), of_xlm(json!({})));
-    assert_ne!(of_xlm(json!({"tokenizer_class": class, "add_prefix_space": false})), of_xlm(json!({})));
+    for absent in [json!(false), json!(null)] {
+        let found = of_xlm(json!({"tokenizer_class": class, "add_prefix_space": absent}));
+        assert_ne!(found, of_xlm(json!({})), "{absent}");
+    }
+    let llama = json!({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": null});
+    assert_eq!(found("llama-tiny", llama), found("llama-tiny", json!({"tokenizer_class": "LlamaTokenizer"})));
 }
 
 #[test]

@@ -91,6 +91,11 @@ fn is_same(found: Option<&NormalizerWrapper>, wanted: Option<&NormalizerWrapper>
 /// The class's pre-tokenizer; `None` for a class that keeps the one in the file.
 fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenizerWrapper>, LoadError> {
     let adds_space = |usual: bool| Ok::<bool, LoadError>(config.optional("add_prefix_space")?.unwrap_or(usual));
+    // Python's null is false to these classes, whose default is true. Llama's class replaces it by the default.
+    let adds_space_unless_null = || {
+        let is_null = config.mentions("add_prefix_space") && config.get("add_prefix_space").is_none();
+        adds_space(!is_null)
+    };
     let metaspace = |scheme, splits| Metaspace::new(SPACE, scheme, splits).into();
     let scheme = |adds: bool| if adds { PrependScheme::Always } else { PrependScheme::Never };
     let split = |pattern: SplitPattern, behavior| {
@@ -100,11 +105,11 @@ fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenize
         Class::Bert | Class::DistilBert | Class::Mpnet => vec![BertPreTokenizer.into()],
         Class::Roberta | Class::Gpt2 => vec![ByteLevel::new(adds_space(false)?, true, true).into()],
         Class::XlmRoberta | Class::Camembert => {
-            vec![WhitespaceSplit.into(), metaspace(scheme(adds_space(true)?), true)]
+            vec![WhitespaceSplit.into(), metaspace(scheme(adds_space_unless_null()?), true)]
         }
         Class::DebertaV2 => {
             let splits = config.or("split_by_punct", false)?.then(|| Punctuation::new(Isolated).into());
-            let scheme = if adds_space(true)? { PrependScheme::Always } else { PrependScheme::First };
+            let scheme = if adds_space_unless_null()? { PrependScheme::Always } else { PrependScheme::First };
             let steps = splits.into_iter().chain([metaspace(scheme, true)]);
             return Ok(Some(Sequence::new(steps.collect()).into()));
         }

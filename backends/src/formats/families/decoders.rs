@@ -20,6 +20,7 @@ const fn rope_theta(default: Option<f64>) -> Positions {
     Positions::Rotary(Rotary::OneBase {
         key: "rope_theta",
         default,
+        own_default: None,
         kinds: &["default", "linear", "llama3", "yarn", "dynamic"],
     })
 }

@@ -105,12 +105,22 @@ const NOMIC_ATTENTION: &Musts = &[("scale_attn_weights", Must::Bool(true)), off(
 const NOMIC_ROTATIONS: &Musts =
     &[("rotary_emb_fraction", Must::Number(1.0)), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")];
 
+/// The base in the published code's field, and the default of transformers' own class.
+const fn rotary_emb_base(own_default: f64) -> Positions {
+    Positions::Rotary(Rotary::OneBase {
+        key: "rotary_emb_base",
+        default: Some(10_000.0),
+        own_default: Some(own_default),
+        kinds: UNSCALED,
+    })
+}
+
 /// nomic-embed-text v1 and v1.5, in the spellings of the published code and of transformers 5.
 const NOMIC: Family = Family {
     model_type: "nomic_bert",
     prefix: "NomicBert",
     keys: &NOMIC_KEYS,
-    positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
+    positions: rotary_emb_base(1_000.0),
     scaled_beyond: Some(("rotary_scaling_factor", "max_trained_positions")),
     biases: Biases {
         qkv: Rule::Field("qkv_proj_bias", false),
@@ -150,6 +160,7 @@ const NEW: Family = Family {
     positions: Positions::Rotary(Rotary::OneBase {
         key: "rope_theta",
         default: Some(10_000.0),
+        own_default: None,
         kinds: &["default", "ntk"],
     }),
     token_types: Some(0),
@@ -203,7 +214,7 @@ const XLM_ROBERTA_FLASH: Family = Family {
 /// jina-embeddings-v3: the same with rotary positions and an adapter for each task.
 pub(super) const JINA_V3: Family = Family {
     mark: Some(Mark::Field("position_embedding_type", "rotary")),
-    positions: Positions::Rotary(Rotary::OneBase { key: "rotary_emb_base", default: Some(10_000.0), kinds: UNSCALED }),
+    positions: rotary_emb_base(20_000.0),
     adapters: Adapters::Stacked,
     musts: &[
         NOT_A_DECODER,

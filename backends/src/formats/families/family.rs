@@ -247,9 +247,9 @@ pub(crate) enum Positions {
 /// The bases of rotary positions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rotary {
-    /// One for all layers: its field outside of the object of the scaling, its default, and the kinds of scaling that the family
-    /// knows.
-    OneBase { key: &'static str, default: Option<f64>, kinds: &'static [&'static str] },
+    /// One for all layers: its field outside of the object of the scaling, its default, the default of transformers' own class where that
+    /// differs from the published code's (which reads no such object), and the kinds of scaling that the family knows.
+    OneBase { key: &'static str, default: Option<f64>, own_default: Option<f64>, kinds: &'static [&'static str] },
     /// One for layers without a window and one for those with a window: fields and defaults.
     TwoBases { full: (&'static str, f64), windowed: (&'static str, f64) },
 }

@@ -5,11 +5,12 @@ use crate::config::{QueryGrowth, RopeConfig, RopeScaling, RotaryConfig, Yarn};
 use crate::error::LoadError;
 use crate::json::{Fields, shown};
 
-/// The base of rotations: its field outside of the object of the scaling, and its default.
+/// The base of rotations: its field outside of the object of the scaling, and its defaults without and with such an object.
 #[derive(Clone, Copy)]
 struct Base {
     key: &'static str,
     default: Option<f64>,
+    in_object: Option<f64>,
 }
 
 /// Reads the rotations of a family.
@@ -18,7 +19,10 @@ struct Base {
 /// Fields are missing, malformed or contradict each other, or the family does not know the kind of scaling.
 pub(super) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
     match rotary {
-        Rotary::OneBase { key, default, kinds } => Ok(one_base(config, Base { key, default }, kinds)?.into()),
+        Rotary::OneBase { key, default, own_default, kinds } => {
+            let base = Base { key, default, in_object: own_default.or(default) };
+            Ok(one_base(config, base, kinds)?.into())
+        }
         Rotary::TwoBases { full, windowed } => two_bases(config, full, windowed),
     }
 }
@@ -54,7 +58,7 @@ fn two_bases(
     // Which layers an older `rope_scaling` means is not the same in all families, so that none is followed.
     let sets = config.object("rope_parameters")?;
     let one = |layer_type: &str, (key, default): (&'static str, f64)| {
-        let base = Base { key, default: Some(default) };
+        let base = Base { key, default: Some(default), in_object: Some(default) };
         match sets.as_ref().map(|sets| sets.object(layer_type)).transpose()?.flatten() {
             Some(set) => parse(config, &set, base, UNSCALED),
             None => match config.object("rope_scaling")? {
@@ -201,7 +205,8 @@ fn theta(config: &Fields<'_>, rope: Option<&Fields<'_>>, base: Base) -> Result<f
             return positive(fields, name);
         }
     }
-    base.default.ok_or_else(|| config.problem(base.key, "is missing"))
+    let default = if rope.is_some() { base.in_object } else { base.default };
+    default.ok_or_else(|| config.problem(base.key, "is missing"))
 }
 
 fn positive(fields: &Fields<'_>, name: &str) -> Result<f64, LoadError> {
