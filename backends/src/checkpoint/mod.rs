@@ -151,6 +151,8 @@ impl Inspection {
             capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));
             capabilities.warnings.extend(adapter::other_task(&head, weights));
             capabilities.warnings.extend(unread::warning(&metadata.config, &head, weights));
+            let class = evidence.class()?;
+            capabilities.warnings.extend(unread::classifier_without_class(class.as_deref(), &head, weights));
         }
         let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
         let (sub_model, capabilities) = (sub_model.to_owned(), Arc::new(capabilities));

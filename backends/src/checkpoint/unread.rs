@@ -46,6 +46,9 @@ const HEADS: [&str; 18] = [
     "vocab_transform",
 ];
 
+/// Those of classifiers.
+const CLASSIFIERS: [&str; 2] = ["classifier", "score"];
+
 /// The same in GGUF files, where dense modules that options replace have names too.
 const GGUF_HEADS: [&str; 4] = ["cls", "dense_2", "dense_3", "output"];
 
@@ -67,6 +70,16 @@ pub(super) fn warning(config: &TransformerConfig, head: &HeadSource, weights: &W
     unread.sort_unstable();
     let names = first_names(&unread)?;
     Some(format!("the files have tensors that nothing reads, so vectors and scores may be wrong: {names}"))
+}
+
+/// A warning that names a classifier's tensors in a model whose config names no class.
+pub(super) fn classifier_without_class(class: Option<&str>, head: &HeadSource, weights: &Weights) -> Option<String> {
+    let is_unused = class.is_none() && !matches!(weights, Weights::Gguf(_)) && matches!(head, HeadSource::Dense { .. });
+    let unread = if is_unused { weights.unread(&[]) } else { Vec::new() };
+    let mut names: Vec<&str> = unread.into_iter().filter(|name| CLASSIFIERS.contains(&first(bare(name)))).collect();
+    names.sort_unstable();
+    let names = first_names(&names)?;
+    Some(format!("config.json names no class in `architectures`, so the classifier in the files is not used: {names}"))
 }
 
 /// The first component of a name.

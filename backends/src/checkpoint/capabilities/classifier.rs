@@ -28,7 +28,7 @@ impl Evidence<'_> {
     }
 
     /// Class of the checkpoint: the first of `architectures` in `config.json`; a GGUF file has none.
-    pub(super) fn class(&self) -> Result<Option<String>, LoadError> {
+    pub(in crate::checkpoint) fn class(&self) -> Result<Option<String>, LoadError> {
         let Some(json) = &self.metadata.json else { return Ok(None) };
         let classes: Vec<String> = Fields::new("config.json", json)?.or("architectures", vec![])?;
         Ok(classes.into_iter().next())

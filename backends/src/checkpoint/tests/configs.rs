@@ -234,6 +234,13 @@ fn biases_and_head_dim_follow_the_family() {
 }
 
 #[test]
+fn usual_names_overrule_those_of_the_class() {
+    let heads = |model, name, value: usize| config_with(model, &[(name, json!(value))]).attention.num_heads;
+    assert_eq!((heads("distilbert-tiny", "n_heads", 2), heads("distilbert-tiny", "num_attention_heads", 8)), (2, 8));
+    assert_eq!((heads("t5-tiny", "num_heads", 2), heads("t5-tiny", "num_attention_heads", 8)), (2, 8));
+}
+
+#[test]
 fn both_spellings_of_rope_mean_the_same() {
     let linear = RopeConfig { theta: 5e5, scaling: RopeScaling::Linear { factor: 4.0 } };
     let older = json!({"type": "linear", "factor": 4.0});

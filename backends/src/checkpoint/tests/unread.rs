@@ -222,3 +222,24 @@ fn a_module_with_more_tensors_than_its_config_asks_for_is_refused() {
     write_json(&config, &json);
     open(dir.path()).unwrap();
 }
+
+#[test]
+fn a_classifier_without_a_class_is_named() {
+    let told = |model: &str, class: serde_json::Value| {
+        let dir = copy_of(model);
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config["architectures"] = class;
+        write_json(&path, &config);
+        let mut options = options(ModelSource::Path(dir.path().to_owned()));
+        options.pooling = Some(prefold_core::Pooling::Mean);
+        let warnings = Checkpoint::open_all(&options).unwrap()[0].capabilities.warnings.clone();
+        warnings.into_iter().find(|it| it.contains("names no class in `architectures`"))
+    };
+    for (model, tensor) in [("bert-reranker-tiny", "classifier.bias"), ("qwen3-seqcls-tiny", "score.weight")] {
+        let warning = told(model, json!(null)).unwrap();
+        assert!(warning.contains(tensor), "{warning}");
+    }
+    assert_eq!(told("bert-mean-tiny", json!(null)), None);
+    assert_eq!(told("bert-reranker-tiny", json!(["BertModel"])), None);
+}

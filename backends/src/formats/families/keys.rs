@@ -66,9 +66,10 @@ pub(super) const GEMMA3_KEYS: Keys =
     Keys { activation: DECODER_KEYS.activation.spelled(&["hidden_activation"]), ..DECODER_KEYS };
 
 pub(super) const DISTILBERT_KEYS: Keys = Keys {
-    hidden_size: ENCODER_KEYS.hidden_size.spelled(&["dim"]),
-    num_layers: ENCODER_KEYS.num_layers.spelled(&["n_layers"]),
-    num_heads: ENCODER_KEYS.num_heads.spelled(&["n_heads"]),
+    // The usual names overrule the class's own ones (`attribute_map` in transformers).
+    hidden_size: ENCODER_KEYS.hidden_size.spelled(&["hidden_size", "dim"]),
+    num_layers: ENCODER_KEYS.num_layers.spelled(&["num_hidden_layers", "n_layers"]),
+    num_heads: ENCODER_KEYS.num_heads.spelled(&["num_attention_heads", "n_heads"]),
     intermediate_size: ENCODER_KEYS.intermediate_size.spelled(&["hidden_dim"]),
     activation: ENCODER_KEYS.activation.spelled(&["activation"]),
     ..ENCODER_KEYS
@@ -81,10 +82,11 @@ pub(super) const MODERNBERT_KEYS: Keys = Keys {
 };
 
 pub(super) const T5_KEYS: Keys = Keys {
-    hidden_size: Key::new(&["d_model"], ""),
-    num_layers: Key::new(&["num_layers"], ""),
-    num_heads: Key::new(&["num_heads"], ""),
-    head_dim: Key::new(&["d_kv"], ""),
+    // As DistilBERT's.
+    hidden_size: Key::new(&["hidden_size", "d_model"], ""),
+    num_layers: Key::new(&["num_hidden_layers", "num_layers"], ""),
+    num_heads: Key::new(&["num_attention_heads", "num_heads"], ""),
+    head_dim: Key::new(&["head_dim", "d_kv"], ""),
     intermediate_size: Key::new(&["d_ff"], ""),
     activation: Key::new(&["feed_forward_proj"], ""),
     norm_eps: Key::new(&["layer_norm_epsilon"], ""),
