@@ -57,7 +57,7 @@ pub(crate) struct ResolvedOptions {
     /// Maximum tokens of an input.
     pub(super) max_tokens: usize,
     /// Field with the documents, and the maximum tokens of each.
-    document_tokens: Option<(&'static str, usize)>,
+    pub(super) document_tokens: Option<(&'static str, usize)>,
     pub(super) direction: TruncationDirection,
     /// True to truncate only the second text of a pair.
     pub(super) cuts_documents_only: bool,

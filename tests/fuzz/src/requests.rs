@@ -176,7 +176,9 @@ fn check_value(name: &str, value: &Value, element: &str) {
         Value::Null => assert!(matches!(name, "start" | "stop"), "`{name}` is null"),
         Value::Array(items) => items.iter().for_each(|item| check_value(name, item, element)),
         Value::Object(fields) => fields.iter().for_each(|(name, value)| check_value(name, value, element)),
-        Value::String(text) if matches!(name, "embedding" | "base64") => check_vector(&STANDARD.decode(text).expect("base64"), element),
+        Value::String(text) if matches!(name, "embedding" | "base64") => {
+            check_vector(&STANDARD.decode(text).expect("base64"), element)
+        }
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -165,13 +165,10 @@ async fn texts_become_tokens_and_back() {
     }
     let app = Setup::new(capabilities).build();
     let answer = ask(&app, "/v1/tokenize", json!({ "text": "Use flock.", "model": "m" })).await;
-    let tokens =
-        ask(&app, "/tokenize", json!({ "inputs": "Use flock.", "add_special_tokens": false, "prompt_name": null }))
-            .await;
+    let plain = Setup::new(embedding()).build();
+    let tokens = ask(&plain, "/tokenize", json!({ "inputs": "Use flock.", "add_special_tokens": false })).await;
     let tokens = tokens[0].as_array().unwrap();
-    let own = &tokens[tokens.len() - answer["tokens"].as_array().unwrap().len()..];
-    assert!(own.len() < tokens.len(), "no prompt");
-    assert_eq!(answer["tokens"], own.iter().map(|token| token["id"].clone()).collect::<Value>());
+    assert_eq!(answer["tokens"], tokens.iter().map(|token| token["id"].clone()).collect::<Value>());
     let strings: Vec<String> = serde_json::from_value(answer["token_strings"].clone()).unwrap();
     assert_eq!((strings.concat(), &answer["meta"]["api_version"]["version"]), ("Use flock.".to_owned(), &json!("1")));
     let text = ask(&app, "/v1/detokenize", json!({ "tokens": answer["tokens"], "model": "m" })).await;

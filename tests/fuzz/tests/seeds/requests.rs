@@ -74,7 +74,11 @@ fn bodies() -> Vec<(&'static str, usize, Value)> {
             0,
             json!({"query": "fox", "documents": ["red", "blue"], "instruction": "x", "max_tokens_per_doc": 9}),
         ),
-        ("/v2/rerank", 1, json!({"query": "fox", "documents": ["red", "blue"], "max_tokens_per_doc": 1, "rank_fields": ["text"]})),
+        (
+            "/v2/rerank",
+            1,
+            json!({"query": "fox", "documents": ["red", "blue"], "max_tokens_per_doc": 1, "rank_fields": ["text"]}),
+        ),
         ("/v2/rerank", 1, rerank),
         ("/v1/score", 0, json!({"text_1": "red", "text_2": ["blue", "green"]})),
         ("/v1/score", 1, json!({"queries": ["red", "blue"], "documents": ["blue", "green"]})),
