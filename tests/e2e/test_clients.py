@@ -163,7 +163,7 @@ def test_cohere_limits_documents(builtin, served):
         def tokens(document, limit=None, server=server):
             answer = server.ask("/v2/rerank", query=QUERY, documents=[document], max_tokens_per_doc=limit)
             return answer["usage"]["prompt_tokens"]
-        assert tokens(long, 10) == tokens(long, 9) + 1 < tokens(long) - 50
+        assert tokens(long, 9) + 1 == tokens(long, 10) < tokens(long)
         short = client.rerank(model=MODEL, query=QUERY, documents=[long], max_tokens_per_doc=10)
         whole = client.rerank(model=MODEL, query=QUERY, documents=[long])
         assert short.results[0].relevance_score != whole.results[0].relevance_score
