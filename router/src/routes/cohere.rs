@@ -128,79 +128,62 @@ pub(crate) async fn embed_v2(head: Head, Json(body): Json<CohereEmbedBody>) -> R
 
 async fn embed(head: Head, mut body: CohereEmbedBody, version: &'static str) -> Result {
     let call = head.for_model(body.model.as_deref());
-    let shared = body.encode_fields();
-    let CohereEmbedBody { texts, inputs, images, embedding_types, output_dimension, truncate, max_tokens, .. } = body;
-    if images.is_some() {
-        return Err(Error::invalid("images", "is not supported: the served model embeds texts").into());
-    }
-    let (field, texts, is_repeated) = match (texts, inputs) {
-        (Some(texts), None) => ("texts", texts, true),
-        (None, Some(inputs)) => {
-            ("inputs", inputs.into_vec().into_iter().map(|input| input.0).collect::<Vec<_>>().into(), false)
-        }
-        (Some(_), Some(_)) => return Err(Error::invalid("inputs", "cannot be combined with `texts`").into()),
-        (None, None) => return Err(Error::invalid("texts", "is missing; send either `texts` or `inputs`").into()),
-    };
-    let encode = encode_options(shared, truncate, max_tokens, field, &call)?;
+    let (field, texts) = body.take_texts()?;
+    let encode = body.encode_options(field, &call)?;
+    let CohereEmbedBody { embedding_types, output_dimension: dimensions, .. } = body;
     let types = embedding_types.unwrap_or_default();
-    let is_plain = version == "1" && types.iter().next().is_none();
-    let lists = lists(types, output_dimension, &call).await?;
-    let (texts, kept) = keep(&call, texts, Some(is_repeated)).await?;
-    let options = EmbedOptions { encode, normalize: Some(true), dimensions: output_dimension };
+    let lists = lists(types, dimensions, &call).await?;
+    // The response repeats `texts`, not `inputs`.
+    let (texts, kept) = keep(&call, texts, Some(field == "texts")).await?;
     let inputs = texts.into_vec().into_iter().map(Input::Text).collect();
-    let answered = call.engine.embed(inputs, options).await;
+    let answered = call.engine.embed(inputs, EmbedOptions { encode, normalize: Some(true), dimensions }).await;
     let answered = answered.map_err(|error| error.renamed("dimensions", "output_dimension"))?;
-    let (id, meta) = (response_id("embed"), CohereMeta::of_tokens(version, answered.usage.tokens));
     let range = lists.iter().find_map(|(_, list)| list.element.range());
-    let texts = kept.as_ref().map(|_| Vec::new());
+    let is_plain = version == "1" && types.iter().next().is_none();
+    let meta = CohereMeta::of_tokens(version, answered.usage.tokens);
+    let response = Embedded { id: response_id("embed"), kept, meta };
     let answer = Answer::json(answered, |vectors| {
         let vectors = Arc::new(vectors);
-        if is_plain {
-            let response = CohereFloats { id, response_type: "embeddings_floats", embeddings: Vec::new(), texts, meta };
-            let list = written(&vectors, JsonVectors::default());
-            return JsonText::around(&response, [("embeddings", list), ("texts", repeated(kept))]);
-        }
-        let embeddings = CohereEmbeddings::of(lists.iter().map(|(kind, _)| *kind));
-        let response = CohereByType { id, response_type: "embeddings_by_type", embeddings, texts, meta };
-        let list = |kind: EmbeddingType| {
-            let list = lists.iter().find(|(other, _)| *other == kind);
-            list.map_or_else(JsonText::default, |(_, list)| written(&vectors, *list))
-        };
-        // In the order of the fields; those that the response does not have are left out.
-        let lists = [
-            ("float", list(EmbeddingType::Float)),
-            ("int8", list(EmbeddingType::Int8)),
-            ("uint8", list(EmbeddingType::Uint8)),
-            ("binary", list(EmbeddingType::Binary)),
-            ("ubinary", list(EmbeddingType::Ubinary)),
-            ("base64", list(EmbeddingType::Base64)),
-            ("texts", repeated(kept)),
-        ];
-        JsonText::around(&response, lists)
+        if is_plain { response.floats(&vectors) } else { response.by_type(&vectors, &lists) }
     });
     Ok(answer.with_range(range))
 }
 
-/// Options of encoding the texts in `field`.
-fn encode_options(
-    shared: EncodeFields,
-    truncate: Option<CohereTruncate>,
-    max_tokens: Option<usize>,
-    field: &'static str,
-    call: &Call,
-) -> std::result::Result<EncodeOptions, Error> {
-    if max_tokens == Some(0) {
-        return Err(Error::invalid("max_tokens", "is 0; it must be at least 1"));
+impl CohereEmbedBody {
+    /// The texts, and the name of the field that has them.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for none, for both fields, and for images.
+    fn take_texts(&mut self) -> std::result::Result<(&'static str, Many<String>), Error> {
+        if self.images.is_some() {
+            return Err(Error::invalid("images", "is not supported: the served model embeds texts"));
+        }
+        match (self.texts.take(), self.inputs.take()) {
+            (Some(texts), None) => Ok(("texts", texts)),
+            (None, Some(inputs)) => {
+                let texts: Vec<String> = inputs.into_vec().into_iter().map(|input| input.0).collect();
+                Ok(("inputs", texts.into()))
+            }
+            (Some(_), Some(_)) => Err(Error::invalid("inputs", "cannot be combined with `texts`")),
+            (None, None) => Err(Error::invalid("texts", "is missing; send either `texts` or `inputs`")),
+        }
     }
-    let truncation_direction = match truncate {
-        Some(CohereTruncate::Start) => Some(Direction::Left),
-        Some(CohereTruncate::End) => Some(Direction::Right),
-        Some(CohereTruncate::None) | None => None,
-    };
-    let truncate = truncate.map(|truncate| truncate != CohereTruncate::None);
-    let options = EncodeFields { truncate, truncation_direction, ..shared }.for_field(field, call)?;
-    let longest = call.engine.info().capabilities.max_input_length;
-    Ok(EncodeOptions { max_tokens: max_tokens.map(|tokens| tokens.min(longest)), ..options })
+
+    /// Options of encoding the texts in `field`.
+    fn encode_options(&mut self, field: &'static str, call: &Call) -> std::result::Result<EncodeOptions, Error> {
+        if self.max_tokens == Some(0) {
+            return Err(Error::invalid("max_tokens", "is 0; it must be at least 1"));
+        }
+        let truncation_direction = match self.truncate {
+            Some(CohereTruncate::Start) => Some(Direction::Left),
+            Some(CohereTruncate::End) => Some(Direction::Right),
+            Some(CohereTruncate::None) | None => None,
+        };
+        let truncate = self.truncate.map(|truncate| truncate != CohereTruncate::None);
+        let options = EncodeFields { truncate, truncation_direction, ..self.encode_fields() }.for_field(field, call)?;
+        let longest = call.engine.info().capabilities.max_input_length;
+        Ok(EncodeOptions { max_tokens: self.max_tokens.map(|tokens| tokens.min(longest)), ..options })
+    }
 }
 
 /// The lists of vectors to write: those of `types`, or of floats if there are none.
@@ -221,6 +204,48 @@ async fn lists(
         lists.push((EmbeddingType::Float, JsonVectors::default()));
     }
     Ok(lists)
+}
+
+/// A response without its vectors.
+struct Embedded {
+    id: String,
+    /// The texts to repeat.
+    kept: Option<Arc<[String]>>,
+    meta: CohereMeta,
+}
+
+impl Embedded {
+    /// One list of vectors.
+    fn floats(self, vectors: &Arc<Vec<Vec<f32>>>) -> JsonText {
+        let Self { id, kept, meta } = self;
+        let texts = kept.as_ref().map(|_| Vec::new());
+        let response = CohereFloats { id, response_type: "embeddings_floats", embeddings: Vec::new(), texts, meta };
+        let list = written(vectors, JsonVectors::default());
+        JsonText::around(&response, [("embeddings", list), ("texts", repeated(kept))])
+    }
+
+    /// A list of vectors for each type.
+    fn by_type(self, vectors: &Arc<Vec<Vec<f32>>>, lists: &[(EmbeddingType, JsonVectors)]) -> JsonText {
+        let Self { id, kept, meta } = self;
+        let texts = kept.as_ref().map(|_| Vec::new());
+        let embeddings = CohereEmbeddings::of(lists.iter().map(|(kind, _)| *kind));
+        let response = CohereByType { id, response_type: "embeddings_by_type", embeddings, texts, meta };
+        let list = |kind: EmbeddingType| {
+            let list = lists.iter().find(|(other, _)| *other == kind);
+            list.map_or_else(JsonText::default, |(_, list)| written(vectors, *list))
+        };
+        // In the order of the fields; those that the response does not have are left out.
+        let lists = [
+            ("float", list(EmbeddingType::Float)),
+            ("int8", list(EmbeddingType::Int8)),
+            ("uint8", list(EmbeddingType::Uint8)),
+            ("binary", list(EmbeddingType::Binary)),
+            ("ubinary", list(EmbeddingType::Ubinary)),
+            ("base64", list(EmbeddingType::Base64)),
+            ("texts", repeated(kept)),
+        ];
+        JsonText::around(&response, lists)
+    }
 }
 
 impl CohereEmbeddings {
