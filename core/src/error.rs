@@ -93,6 +93,24 @@ impl Error {
         Self::Validation { field, problem: problem.into() }
     }
 
+    /// The same about the field `to`, if it is about `from`: a field has other names in other APIs.
+    #[must_use]
+    pub fn renamed(mut self, from: &str, to: &'static str) -> Self {
+        match &mut self {
+            Self::Empty { field, .. }
+            | Self::Validation { field, .. }
+            | Self::TooLong { field, .. }
+            | Self::Tokenization { field, .. }
+            | Self::BatchTooLarge { field, .. }
+                if *field == from =>
+            {
+                *field = to;
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// True if the request was not accepted; false if it was accepted and its computation failed.
     pub fn is_refusal(&self) -> bool {
         match self {

@@ -133,8 +133,12 @@ impl Prompt {
 pub struct EncodeOptions {
     /// Truncate inputs that are too long instead of refusing them; [`EncodeLimits::auto_truncate`] when absent.
     pub truncate: Option<bool>,
-    /// Truncate to this many tokens regardless of `truncate`, and only the second text of a pair; the model's limit when absent.
+    /// Maximum tokens of an input, which is truncated unless `truncate` is false, and of a pair only the second text; the model's
+    /// limit when absent.
     pub max_tokens: Option<usize>,
+    /// Truncate each document to this many tokens regardless of `truncate`: each text of `field`, with its prompt, but without the
+    /// special tokens, the query or the template around it. Not limited when absent.
+    pub max_document_tokens: Option<usize>,
     /// End to truncate; the model's default when absent.
     pub direction: Option<TruncationDirection>,
     /// Prompt for each text; the model's default prompt when absent.
@@ -155,6 +159,7 @@ impl EncodeOptions {
         Self {
             truncate: None,
             max_tokens: None,
+            max_document_tokens: None,
             direction: None,
             prompt: None,
             task: None,

@@ -104,7 +104,7 @@ impl LocalModel {
     /// # Errors
     /// It cannot be written in JSON.
     pub fn info(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(&Info::new(&self.engine, &self.names))
+        serde_json::to_string(&Info::new(&self.engine, &self.names, None))
     }
 
     /// Maximum inputs per call; [`Error::BatchTooLarge`] beyond.

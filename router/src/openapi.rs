@@ -66,6 +66,7 @@ const COST_HEADERS: [(&str, &str); 12] = [
         (name = "OpenAI", description = "For clients of OpenAI"),
         (name = "text-embeddings-inference", description = "For clients of text-embeddings-inference"),
         (name = "Rerank", description = "For clients of Cohere, Jina, Voyage, vLLM, Infinity and text-embeddings-inference"),
+        (name = "Cohere", description = "Further routes for clients of Cohere"),
         (name = "vLLM", description = "Further routes for clients of vLLM"),
         (name = "Server", description = "Health, model and metrics")
     )

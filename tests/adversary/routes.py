@@ -26,13 +26,19 @@ class Route:
 
 ENCODED = ("truncate", "truncate_prompt_tokens", "truncation_side", "add_special_tokens")
 TEI = ("truncate", "truncation_direction")
-RANKED = ("top_n", "raw_scores", "truncate", "return_documents", "truncate_prompt_tokens", "documents")
+RANKED = ("top_n", "raw_scores", "truncate", "return_documents", "truncate_prompt_tokens", "max_tokens_per_doc", "documents")
 SCORED = ("truncate", "truncate_prompt_tokens", "truncation_side")
 
 
 def openai(path):
-    wrong = ("encoding_format", "dimensions", "output_dtype", "embed_dtype", "endianness", *ENCODED)
+    wrong = ("encoding_format", "dimensions", "output_dtype", "embedding_type", "embed_dtype", "endianness", "normalized",
+             "late_chunking", *ENCODED)
     return Route("POST", path, texts("input", model="any"), wrong=wrong, values=1)
+
+
+def cohere(path, **others):
+    wrong = ("embedding_types", "images", "inputs", "output_dimension", "truncate", "max_tokens")
+    return Route("POST", path, texts("texts", model="any", **others), wrong=wrong, values=1)
 
 
 def rerank(path, field):
@@ -55,6 +61,7 @@ POSTS = (
     Route("POST", "/embed_all", texts("inputs"), wrong=TEI, values=64),
     Route("POST", "/similarity", lambda made: {"inputs": {"source_sentence": made[0], "sentences": made}}, wrong=("inputs", "parameters"),
           values=1),
+    cohere("/v1/embed"), cohere("/v2/embed", embedding_types=["float", "int8", "uint8", "base64"]),
     rerank("/rerank", "texts"), rerank("/rerank", "documents"), rerank("/v1/rerank", "documents"), rerank("/v2/rerank", "documents"),
     score("/v1/score"), score("/score"),
     Route("POST", "/predict", lambda made: {"inputs": [[text] for text in made]}, wrong=("raw_scores", *TEI), values=1),
@@ -63,6 +70,8 @@ POSTS = (
     Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
     Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),
           is_tokenizer=True),
+    Route("POST", "/v1/tokenize", lambda made: {"text": " ".join(made), "model": "any"}, wrong=("text",), is_tokenizer=True),
+    Route("POST", "/v1/detokenize", lambda made: {"tokens": [1 + len(text) % 97 for text in made]}, wrong=("tokens",), is_tokenizer=True),
     # A token classifier answers for each token.
     Route("POST", "/", texts("inputs"), wrong=TEI, values=64),
 )

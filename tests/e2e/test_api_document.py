@@ -28,6 +28,7 @@ SERVERS = {
 # Width of a line, and fields that differ for each response or machine.
 WIDTH = 110
 NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
+MEASURED_ONCE = {"embedding_range"}  # Null before the server's first request for such vectors, whatever test sends it.
 CHANGING = {"id", "created", "tokenization_workers", "version", "device", "kernels", "kernels_reason"}
 EXAMPLES = [example for document in DOCUMENTS for example in EXAMPLE.finditer(document.read_text())]
 
@@ -75,6 +76,8 @@ def alike(got, want, key=None):
     """Equal up to the last digits and the fields in CHANGING."""
     if key in CHANGING:
         return type(got) is type(want)
+    if key in MEASURED_ONCE:
+        return got is None or 0 < got <= 1
     match want:
         case float() | int() if not isinstance(want, bool):
             return isinstance(got, (float, int)) and abs(got - want) <= 1e-4 + 1e-4 * abs(want)

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from reference import assert_close
+from reference import assert_close, dot, normalized
 
 # Some of these clients look up models, prices or news on the network, which is not available to tests.
 os.environ.update({"HF_HUB_DISABLE_TELEMETRY": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false"})
@@ -91,6 +91,86 @@ def test_cohere_v2(builtin, ranking):
         client.rerank(model=MODEL, query=QUERY, documents=[])
 
 
+def unpacked(vector):
+    """The bits of a vector of ubinary: true for a positive value."""
+    return [bool(byte >> 7 - bit & 1) for byte in vector for bit in range(8)]
+
+
+@pytest.mark.parametrize("version", ["Client", "ClientV2"])
+def test_cohere_embeds(builtin, rows, version):
+    import cohere
+
+    client = getattr(cohere, version)(api_key="none", base_url=builtin.url())
+    types = ["float", "int8", "uint8", "binary", "ubinary", *(["base64"] if version == "ClientV2" else [])]
+    answer = client.embed(model=MODEL, texts=TEXTS, input_type="search_document", embedding_types=types)
+    vectors = answer.embeddings
+    documents = builtin.ask("/embed", inputs=TEXTS, input_type="document")
+    assert_rows(vectors.float_, documents)
+    assert answer.texts == TEXTS and answer.response_type == "embeddings_by_type"
+    assert answer.meta.billed_units.input_tokens > 0
+    assert vectors.uint8 == [[value + 128 for value in vector] for vector in vectors.int8]
+    assert vectors.binary == [[value - 128 for value in vector] for vector in vectors.ubinary]
+    assert [unpacked(vector) for vector in vectors.ubinary] == [[value > 0 for value in row] for row in documents]
+    for vector, row in zip(vectors.int8, documents, strict=True):
+        assert dot(normalized(vector), row) > 0.999
+    with pytest.raises(cohere.errors.BadRequestError) as refused:
+        client.embed(model=MODEL, texts=["a " * 5000], input_type="clustering", embedding_types=["float"], truncate="NONE")
+    assert "tokens" in refused.value.body["message"]
+    (short,) = client.embed(model=MODEL, texts=["a " * 5000], input_type="clustering", embedding_types=["float"],
+                            truncate="START").embeddings.float_
+    assert len(short) == len(rows[0])
+
+
+def test_cohere_embeds_many_texts_and_parts(builtin, rows):
+    import base64
+    import struct
+
+    import cohere
+
+    client = cohere.Client(api_key="none", base_url=builtin.url())
+    many = client.embed(texts=TEXTS * 40, model=MODEL)  # More than the client sends at once.
+    assert_rows(many.embeddings, rows * 40)
+    assert (many.response_type, many.texts) == ("embeddings_floats", TEXTS * 40)
+    client = cohere.ClientV2(api_key="none", base_url=builtin.url())
+    inputs = [{"content": [{"type": "text", "text": text}]} for text in TEXTS]
+    answer = client.embed(model=MODEL, inputs=inputs, input_type="classification", embedding_types=["base64"],
+                          output_dimension=64, max_tokens=512)
+    got = [struct.unpack("<64f", base64.b64decode(text)) for text in answer.embeddings.base64]
+    assert_rows(got, builtin.ask("/embed", inputs=TEXTS, dimensions=64))
+    assert answer.texts is None and answer.embeddings.float_ is None
+
+
+def test_cohere_knows_models_and_tokens(builtin):
+    import cohere
+
+    client = cohere.Client(api_key="none", base_url=builtin.url())
+    (model,) = client.models.list(endpoint="embed", default_only=True).models
+    assert (model.name, model.endpoints, model.finetuned) == (MODEL, ["embed", "rerank"], False)
+    assert model.context_length == builtin.get("/info").json()["max_input_length"]
+    assert client.models.get(MODEL).name == MODEL and client.models.list(endpoint="chat").models == []
+    tokens = client.tokenize(text=QUERY, model=MODEL)  # It falls back to the route: no file of the tokenizer is offered.
+    assert "".join(tokens.token_strings) == QUERY
+    assert client.detokenize(tokens=tokens.tokens, model=MODEL).text == QUERY
+
+
+def test_cohere_limits_documents(builtin, served):
+    import cohere
+
+    long = TEXTS[1] + " More words follow that say nothing of it." * 20
+    for server in (builtin, served("xlm-roberta-reranker-tiny")):
+        client = cohere.ClientV2(api_key="none", base_url=server.url())
+
+        def tokens(document, limit=None, server=server):
+            answer = server.ask("/v2/rerank", query=QUERY, documents=[document], max_tokens_per_doc=limit)
+            return answer["usage"]["prompt_tokens"]
+        assert tokens(long, 9) + 1 == tokens(long, 10) < tokens(long)
+        short = client.rerank(model=MODEL, query=QUERY, documents=[long], max_tokens_per_doc=10)
+        whole = client.rerank(model=MODEL, query=QUERY, documents=[long])
+        assert short.results[0].relevance_score != whole.results[0].relevance_score
+        with pytest.raises(cohere.errors.BadRequestError):
+            client.rerank(model=MODEL, query=QUERY, documents=[long], max_tokens_per_doc=-1)
+
+
 def test_voyage(builtin, rows, ranking):
     import voyageai
 
@@ -108,9 +188,15 @@ def test_voyage_says_how_it_wants_vectors(builtin, rows):
     short = client.embed(TEXTS, model=MODEL, output_dimension=64).embeddings
     assert_rows(short, builtin.ask("/embed", inputs=TEXTS, dimensions=64))
     assert_rows(client.embed(TEXTS, model=MODEL, output_dtype="float", truncation=True).embeddings, rows)
-    for dtype in "int8", "ubinary":
-        with pytest.raises(voyageai.error.InvalidRequestError, match="output_dtype"):
-            client.embed(TEXTS, model=MODEL, output_dtype=dtype)
+    int8, uint8, binary, ubinary = (client.embed(TEXTS, model=MODEL, output_dtype=dtype).embeddings
+                                    for dtype in ("int8", "uint8", "binary", "ubinary"))
+    for vector, row in zip(int8, rows, strict=True):
+        assert dot(normalized(vector), row) > 0.999
+    assert uint8 == [[value + 128 for value in vector] for vector in int8]
+    assert binary == [[value - 128 for value in vector] for vector in ubinary]
+    assert [unpacked(vector) for vector in ubinary] == [[value > 0 for value in row] for row in rows]
+    with pytest.raises(voyageai.error.InvalidRequestError, match="output_dtype"):
+        client.embed(TEXTS, model=MODEL, output_dtype="int4")
     with pytest.raises(voyageai.error.InvalidRequestError, match="tokens"):
         client.embed(["a " * 5000], model=MODEL, truncation=False)
 

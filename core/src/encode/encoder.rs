@@ -2,7 +2,7 @@
 
 use super::growth::Growth;
 use super::options::{Choices, ResolvedOptions};
-use super::pieces::{Pieces, longest_first};
+use super::pieces::Pieces;
 use super::rerank_prompt::EncodedTemplate;
 use super::truncation_bound::{TruncationBound, whole};
 use crate::capabilities::RerankTemplate;
@@ -198,7 +198,7 @@ impl Encoder {
     }
 
     /// Ids, including the special tokens that the post-processor adds. Pairs that are too long are truncated as
-    /// [`longest_first`] does, or only in the second text if the request gives a number of tokens.
+    /// `longest_first` does, or only in the second text if the request gives a number of tokens.
     fn encode_text(&self, texts: Texts<'_>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
         let FittedText { whole, is_truncated, .. } = self.fit_text(texts, place, options)?;
         let token_type_ids = self.token_types(whole.get_type_ids(), place)?;
@@ -216,7 +216,11 @@ impl Encoder {
             Texts::One(text) => (text, None),
             Texts::Pair(first, second) => (&**first, Some(second)),
         };
-        let least = self.bound.least_tokens(first) + second.map_or(0, |text| self.bound.least_tokens(text));
+        let limit = options.document_limit(place).unwrap_or(usize::MAX);
+        let least = match second {
+            Some(second) => self.bound.least_tokens(first) + self.bound.least_tokens(second).min(limit),
+            None => self.bound.least_tokens(first).min(limit),
+        };
         if least > options.max_tokens {
             options.check_truncation(least, true, place)?;
         }
@@ -233,21 +237,8 @@ impl Encoder {
         let second = second.map(|text| self.pieces(text, place, options)).transpose()?;
         let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
-        let mut lens = [first.len(), second.as_ref().map_or(0, Pieces::len)];
-        let len = lens[0] + lens[1] + added;
-        let is_truncated = len > options.max_tokens;
-        if is_truncated {
-            options.check_truncation(len, is_part, place)?;
-            let max = options.max_tokens.saturating_sub(added);
-            lens = match second {
-                Some(_) if options.cuts_documents_only => {
-                    options.check_room(lens[0] + added, place)?;
-                    [lens[0], max - lens[0]]
-                }
-                Some(_) => longest_first(lens, max),
-                None => [max, 0],
-            };
-        }
+        let lens = (first.len(), second.as_ref().map(Pieces::len));
+        let (lens, is_truncated) = options.kept(lens, added, is_part, place)?;
         let first = first.cut_to(lens[0], options.direction);
         let second = second.map(|second| second.cut_to(lens[1], options.direction));
         // Pieces are post-processed already; doing it again would trim their offsets again.
@@ -268,7 +259,7 @@ impl Encoder {
         let is_truncated = ids.len() > options.max_tokens;
         if is_truncated {
             options.check_truncation(ids.len(), false, place)?;
-            options.cut(&mut ids, 0, 0);
+            options.cut(&mut ids, 0, options.max_tokens);
         }
         Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
     }

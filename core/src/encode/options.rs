@@ -1,6 +1,6 @@
 //! Options of a request with the defaults of model and server filled in.
 
-use super::pieces::Pieces;
+use super::pieces::{Pieces, longest_first};
 use super::rerank_prompt::EncodedHead;
 use crate::admission::quota::Share;
 use crate::capabilities::{Embed, Prompts, TaskProfile};
@@ -56,6 +56,8 @@ pub(crate) struct ResolvedOptions {
     pub(super) truncate: bool,
     /// Maximum tokens of an input.
     pub(super) max_tokens: usize,
+    /// Field with the documents, and the maximum tokens of each.
+    pub(super) document_tokens: Option<(&'static str, usize)>,
     pub(super) direction: TruncationDirection,
     /// True to truncate only the second text of a pair.
     pub(super) cuts_documents_only: bool,
@@ -113,8 +115,9 @@ impl ResolvedOptions {
             prompt_field: options.prompt.as_ref().map(Prompt::field),
             task: task.map_or(TaskId::default(), |(id, _)| id),
             sub_model: task.map_or(0, |(_, task)| task.sub_model),
-            truncate: options.max_tokens.is_some() || options.truncate.unwrap_or(limits.auto_truncate),
+            truncate: options.truncate.unwrap_or(options.max_tokens.is_some() || limits.auto_truncate),
             max_tokens,
+            document_tokens: options.max_document_tokens.map(|limit| (options.field, limit)),
             direction: options.direction.unwrap_or_default(),
             cuts_documents_only: options.max_tokens.is_some(),
             add_special_tokens: options.add_special_tokens,
@@ -195,9 +198,48 @@ impl ResolvedOptions {
         }
     }
 
-    /// Removes ids at one end of `ids[kept..]` until the rest and `added` more tokens fit the limit.
-    pub(super) fn cut(&self, ids: &mut Vec<u32>, kept: usize, added: usize) {
-        let excess = (ids.len() + added).saturating_sub(self.max_tokens);
+    /// Maximum tokens of the document at this place, without those around it; `None` for other texts and without such a limit.
+    pub(super) fn document_limit(&self, place: Place) -> Option<usize> {
+        self.document_tokens.filter(|(field, _)| *field == place.field).map(|(_, limit)| limit)
+    }
+
+    /// Tokens to keep of one text or of the two texts of a pair, to which the post-processor adds `added` tokens, and whether they are
+    /// fewer than these. `is_part`: only a part of the texts was encoded.
+    ///
+    /// # Errors
+    /// As [`check_truncation`](Self::check_truncation) and [`check_room`](Self::check_room).
+    pub(super) fn kept(
+        &self,
+        (first, second): (usize, Option<usize>),
+        added: usize,
+        is_part: bool,
+        place: Place,
+    ) -> Result<([usize; 2], bool), Error> {
+        let limit = self.document_limit(place).unwrap_or(usize::MAX);
+        let (lens, is_pair) = match second {
+            Some(second) => ([first, second.min(limit)], true),
+            None => ([first.min(limit), 0], false),
+        };
+        let len = lens[0] + lens[1] + added;
+        if len <= self.max_tokens {
+            return Ok((lens, lens != [first, second.unwrap_or(0)]));
+        }
+        self.check_truncation(len, is_part, place)?;
+        let max = self.max_tokens.saturating_sub(added);
+        let lens = match is_pair {
+            true if self.cuts_documents_only => {
+                self.check_room(lens[0] + added, place)?;
+                [lens[0], max - lens[0]]
+            }
+            true => longest_first(lens, max),
+            false => [max, 0],
+        };
+        Ok((lens, true))
+    }
+
+    /// Removes ids at one end of `ids[kept..]` until at most `room` are left.
+    pub(super) fn cut(&self, ids: &mut Vec<u32>, kept: usize, room: usize) {
+        let excess = ids.len().saturating_sub(room);
         match self.direction {
             TruncationDirection::Right => ids.truncate(ids.len() - excess),
             TruncationDirection::Left => drop(ids.drain(kept..kept + excess)),
@@ -268,6 +310,10 @@ impl Place {
         Error::Tokenization { field: self.field, problem: self.problem(error) }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/document_tokens.rs"]
+mod document_tests;
 
 #[cfg(test)]
 #[path = "tests/options.rs"]

@@ -50,7 +50,8 @@ impl Encoder {
                 return Err(place.too_long(problem));
             }
         }
-        let least = self.bound.least_tokens(document);
+        let limit = options.document_limit(place);
+        let least = self.bound.least_tokens(document).min(limit.unwrap_or(usize::MAX));
         if least > options.max_tokens {
             options.check_truncation(least, true, place)?;
         }
@@ -81,24 +82,46 @@ impl Encoder {
         self.growth.check_text(&self.tokenizer, &rest).map_err(|problem| place.invalid(problem))?;
         let rest = self.tokenizer.encode(rest, false).map_err(|error| place.untokenizable(error))?;
         let mut ids = [&head.input_ids, rest.get_ids()].concat();
-        let len = ids.len() + template.after.len();
-        let is_truncated = len > options.max_tokens || part.len() < document.len();
-        if len > options.max_tokens {
+        let (is_part, after) = (part.len() < document.len(), template.after.len());
+        let mut is_truncated = is_part;
+        if limit.is_some() || ids.len() + after > options.max_tokens {
             let is_document = |&(_, end): &(usize, usize)| end > head.rest.len();
             let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
             let kept = head.input_ids.len() + fixed;
-            if kept + template.after.len() >= options.max_tokens {
-                return Err(query_place.too_long(format!(
-                    "and its instruction have {} tokens together with the prompt, which leaves no room for a \
-                     document; the limit is {}",
-                    kept + template.after.len(),
-                    options.max_tokens
-                )));
-            }
-            options.check_truncation(len, part.len() < document.len(), place)?;
-            options.cut(&mut ids, kept, template.after.len());
+            let room = options.room(ids.len(), kept, after, is_part, (query_place, place))?;
+            is_truncated |= room < ids.len();
+            options.cut(&mut ids, kept, room);
         }
         ids.extend_from_slice(&template.after);
         Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
+    }
+}
+
+impl ResolvedOptions {
+    /// Ids to keep of a prompt that has `len` up to the end of its document, `kept` of them before the document, and `after` more behind.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if there is no room for a document, or the prompt is not to be truncated.
+    fn room(
+        &self,
+        len: usize,
+        kept: usize,
+        after: usize,
+        is_part: bool,
+        (query_place, place): (Place, Place),
+    ) -> Result<usize, Error> {
+        let wanted = len.min(kept.saturating_add(self.document_limit(place).unwrap_or(usize::MAX)));
+        if wanted + after <= self.max_tokens {
+            return Ok(wanted);
+        }
+        if kept + after >= self.max_tokens {
+            return Err(query_place.too_long(format!(
+                "and its instruction have {} tokens together with the prompt, which leaves no room for a document; the limit is {}",
+                kept + after,
+                self.max_tokens
+            )));
+        }
+        self.check_truncation(wanted + after, is_part, place)?;
+        Ok(self.max_tokens - after)
     }
 }

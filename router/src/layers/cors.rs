@@ -2,12 +2,12 @@
 
 use super::observe::REQUEST_ID;
 use crate::state::ignored::IGNORED;
-use crate::wire::answer::{DTYPE, SHAPE};
+use crate::wire::answer::{DTYPE, RANGE, SHAPE};
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
 /// Response headers that pages may read in addition to the safelisted ones.
-const EXPOSED_HEADERS: [HeaderName; 17] = [
+const EXPOSED_HEADERS: [HeaderName; 18] = [
     header::RETRY_AFTER,
     HeaderName::from_static("x-compute-type"),
     HeaderName::from_static("x-compute-time"),
@@ -25,6 +25,7 @@ const EXPOSED_HEADERS: [HeaderName; 17] = [
     REQUEST_ID,
     SHAPE,
     DTYPE,
+    RANGE,
 ];
 
 /// Allows `origins` to call the server; any origin if none are given.

@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use crate::state::App;
 use crate::state::model_names::ModelNames;
+use crate::state::vector_ranges::VectorRanges;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
@@ -56,6 +57,9 @@ pub(crate) struct Info<'a> {
     dimensions: Option<usize>,
     /// Maximum values per vector: more than `dimensions` if the model's files truncate vectors (`truncate_dim`).
     max_dimensions: Option<usize>,
+    /// Value for which 127 stands in int8 vectors of `dimensions` values, and 255 in uint8; null before the first request for such
+    /// vectors, which measures it on built-in texts. The response header `x-embedding-range` has the value of each request.
+    embedding_range: Option<f32>,
     /// Kind of score of the rerank routes: `probability` or `cosine_similarity`; null if the model does not rerank.
     rerank_scores: Option<&'static str>,
     /// Function from a classifier's logits to its scores: `sigmoid`, `softmax` or `identity`; null for other models.
@@ -102,8 +106,8 @@ impl<'a> Int8<'a> {
 }
 
 impl<'a> Info<'a> {
-    /// Model and limits of an engine whose model has these names.
-    pub(crate) fn new(served: &'a Engine, names: &'a ModelNames) -> Self {
+    /// Model and limits of an engine whose model has these names and, if they have been measured, these ranges.
+    pub(crate) fn new(served: &'a Engine, names: &'a ModelNames, ranges: Option<&VectorRanges>) -> Self {
         let (model, engine) = (served.info(), served.config());
         let max_concurrent_requests = served.process_quotas().requests().limit();
         let Capabilities { embed, rerank, classify, max_input_length, .. } = &*model.capabilities;
@@ -137,6 +141,7 @@ impl<'a> Info<'a> {
             radix_mlp_pad: engine.radix_mlp_pad,
             dimensions: embed.as_ref().map(Embed::default_dim),
             max_dimensions: embed.as_ref().map(|embed| embed.dim),
+            embedding_range: embed.as_ref().and_then(|embed| ranges?.known(embed.default_dim())),
             rerank_scores: rerank.as_ref().map(Rerank::score_meaning),
             activation: classify.as_ref().map(|classify| classify.activation),
             pair_activation: classify.as_ref().filter(|_| rerank.is_some()).map(|classify| classify.pair_activation),
@@ -217,11 +222,15 @@ impl<'a> ModelType<'a> {
 )]
 pub(crate) async fn info(State(app): State<App>) -> Response {
     let model = Arc::clone(app.models.default());
-    let text = match model.info.get() {
+    let number = usize::from(model.ranges.are_known());
+    let text = match model.info[number].get() {
         Some(text) => text.clone(),
         // May have tens of thousands of labels: written once, on a thread that serves no connections, and shared.
         None => {
-            let make = move || model.info.get_or_init(|| json(&Info::new(&model.engine, &model.names))).clone();
+            let make = move || {
+                let info = || json(&Info::new(&model.engine, &model.names, Some(&model.ranges).filter(|_| number > 0)));
+                model.info[number].get_or_init(info).clone()
+            };
             match tokio::task::spawn_blocking(make).await {
                 Ok(text) => text,
                 Err(_) => return ApiError::Panic.into_response(),

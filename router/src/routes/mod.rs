@@ -1,12 +1,16 @@
 //! Endpoints: each turns its wire format into a request to the engine and writes the response.
 
+pub(crate) mod cohere;
 pub(crate) mod docs;
 pub(crate) mod embed;
 pub(crate) mod health;
 pub(crate) mod info;
+mod kept;
+pub(crate) mod models;
 pub(crate) mod openai;
 pub(crate) mod predict;
 pub(crate) mod predict_tokens;
+mod quantized;
 pub(crate) mod ranked;
 pub(crate) mod rerank;
 pub(crate) mod score;

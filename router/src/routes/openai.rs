@@ -1,24 +1,20 @@
-//! OpenAI's routes: `/v1/embeddings`, `/v1/models`.
+//! OpenAI's embeddings, with the fields of Voyage, Jina, vLLM and Infinity.
 
 use super::Result;
-use crate::error::ApiError;
-use crate::state::App;
-use crate::state::call::Head;
-use crate::state::registry::ServedModel;
+use super::quantized::quantized;
+use crate::state::call::{Call, Head};
 use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
-use crate::wire::element::ElementType;
+use crate::wire::element::{Element, ElementType};
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::split_around;
 use crate::wire::pieces::{JsonText, framed};
 use crate::wire::request_body::request_body;
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
-use crate::wire::vectors::{EncodingFormat, JsonVectors};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use prefold_core::{EmbedOptions, shown};
+use crate::wire::vectors::{EmbeddingType, EncodingFormat, JsonVectors};
+use prefold_core::{EmbedOptions, Error};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -34,22 +30,20 @@ request_body! {
         dimensions: Option<usize>,
         /// Kind of the inputs. Infinity's client always sends it, with `dimensions` of 0, which means the default.
         modality: Option<Modality>,
-        /// Voyage's element type; only `float` is supported.
-        #[allow(dead_code, reason = "deserializing it checks it")]
-        output_dtype: Option<OutputDtype>,
-        /// Element type in base64 and binary responses. Default: `float32`.
+        /// Voyage's element type. With `encoding_format` of `base64`, the integers' bytes. Default: `float`.
+        output_dtype: Option<EmbeddingType>,
+        /// Jina's element type, which decides the form too, whatever `encoding_format` is: `base64` gives strings, others lists.
+        embedding_type: Option<EmbeddingType>,
+        /// Element type of floats in base64 and binary responses. Default: `float32`.
         embed_dtype: Option<ElementType>,
+        /// Scale vectors to unit length. False returns the output of pooling and dense layers, as `normalize` of `/embed` does. Default: true.
+        normalized: Option<bool>,
+        /// Jina's pooling of inputs that are read as one text; only false is supported.
+        late_chunking: Option<bool>,
         /// Byte order; only little-endian is supported.
         #[allow(dead_code, reason = "deserializing it checks it")]
         endianness: Option<Endianness>,
     }
-}
-
-/// Element types by Voyage's names. Others are rejected, because a client would misread the values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum OutputDtype {
-    Float,
 }
 
 /// Kinds of inputs.
@@ -88,7 +82,7 @@ struct Embedding<'a> {
     embedding: Vector<'a>,
 }
 
-/// A list of numbers, or the base64 of their bytes.
+/// A list of numbers (integers for `int8`, `uint8`, `binary` and `ubinary`), or the base64 of their bytes.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 enum Vector<'a> {
@@ -112,102 +106,67 @@ impl EmbeddingsResponse<'_> {
 /// Vectors of texts
 ///
 /// OpenAI's embeddings. With `Accept: application/octet-stream` the response is the vectors' values, row by row and
-/// little-endian, in the type `embed_dtype` (or the parameter `dtype` of the header).
+/// little-endian, in the type `embed_dtype` (or the parameter `dtype` of the header), or the integers of `output_dtype`.
 #[utoipa::path(
     post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingsBody,
-    responses((status = 200, description = "The vectors", content(
-        (EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")
-    )))
+    responses((
+        status = 200, description = "The vectors",
+        content((EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")),
+        headers(("x-embedding-range" = f32, description = "With `int8` and `uint8`: the value for which 127 (255) stands"))
+    ))
 )]
 pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<EmbeddingsBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    let encode = body.encode_fields();
-    let EmbeddingsBody { input, model, encoding_format, dimensions, embed_dtype, .. } = body;
-    let dimensions = dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
-    let model = call.model.names.answered(model.as_deref())?;
-    let options = EmbedOptions { encode: encode.for_field("input", &call)?, normalize: Some(true), dimensions };
-    let answered = call.engine.embed(input.0.into_vec(), options).await?;
-    let element = embed_dtype.unwrap_or_default();
-    if let Accept::Binary(asked) = accept {
-        return Answer::binary(answered, asked.unwrap_or(element)).await;
+    let encode = body.encode_fields().for_field("input", &call)?;
+    body.dimensions = body.dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
+    if let Accept::Binary(Some(asked)) = accept {
+        body.embed_dtype = Some(asked);
     }
-    let vectors = JsonVectors { format: encoding_format.unwrap_or_default(), element };
+    let vectors = vectors(&body, &call).await?;
+    let EmbeddingsBody { input, model, dimensions, normalized, .. } = body;
+    let model = call.model.names.answered(model.as_deref())?;
+    let options = EmbedOptions { encode, normalize: Some(normalized.unwrap_or(true)), dimensions };
+    let answered = call.engine.embed(input.0.into_vec(), options).await?;
+    if let Accept::Binary(_) = accept {
+        return Answer::binary(answered, vectors.element).await;
+    }
     if vectors.format == EncodingFormat::Base64 {
-        element.check(&answered.results).await?;
+        vectors.element.check(&answered.results).await?;
     }
     let response = EmbeddingsResponse { object: "list", data: Vec::new(), model, usage: answered.usage.into() };
-    Ok(Answer::json(answered, |results| response.text(vectors, results)))
+    let range = vectors.element.range();
+    Ok(Answer::json(answered, |results| response.text(vectors, results)).with_range(range))
 }
 
-/// The served model.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ModelList {
-    /// `list`
-    object: &'static str,
-    data: Vec<ModelObject>,
-}
-
-/// One of the names of the served model.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ModelObject {
-    id: String,
-    /// `model`
-    object: &'static str,
-    /// Unix time of the server's start in seconds.
-    created: u64,
-    /// `prefold`
-    owned_by: &'static str,
-    /// Id of the model behind the name.
-    root: String,
-    /// Maximum tokens of an input.
-    max_model_len: usize,
-}
-
-/// The names of the served model
+/// Form of the vectors.
 ///
-/// The first is the name in responses; all mean the same model.
-#[utoipa::path(
-    get, path = "/v1/models", tag = "OpenAI", responses((status = 200, description = "The names", body = ModelList))
-)]
-pub(crate) async fn models(State(app): State<App>) -> Answer {
-    let data = named(&app).map(|(name, model)| model_object(&app, model, name)).collect();
-    Answer::free(&ModelList { object: "list", data })
-}
-
-/// One name of the served model
-#[utoipa::path(
-    get, path = "/v1/models/{model}", tag = "OpenAI", params(("model" = String, Path, description = "A name")),
-    responses(
-        (status = 200, description = "The model", body = ModelObject),
-        (status = 404, description = "No model has this name")
-    )
-)]
-pub(crate) async fn model(State(app): State<App>, name: std::result::Result<Path<String>, PathRejection>) -> Result {
-    // No model has a name that is not UTF-8.
-    let name = name.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(name)| name);
-    match app.models.named(&name) {
-        Some(model) => Ok(Answer::free(&model_object(&app, model, &name))),
-        None => {
-            let known: Vec<&str> = named(&app).map(|(name, _)| name).collect();
-            Err(ApiError::UnknownModel { name: shown(&name), known: known.join(", ") })
+/// # Errors
+/// [`Error::Validation`] for fields that contradict each other or are not supported; the errors of [`quantized`].
+async fn vectors(body: &EmbeddingsBody, call: &Call) -> std::result::Result<JsonVectors, Error> {
+    let &EmbeddingsBody { dimensions, output_dtype, embedding_type, embed_dtype, normalized, late_chunking, .. } = body;
+    if late_chunking == Some(true) {
+        return Err(Error::invalid("late_chunking", "is not supported: every input has a vector of its own"));
+    }
+    let encoding = body.encoding_format.unwrap_or_default();
+    let (field, asked, format) = match (embedding_type, output_dtype) {
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid("output_dtype", "must be the only one of `embedding_type` and `output_dtype`"));
         }
+        (Some(asked), None) => ("embedding_type", Some(asked), asked.format()),
+        (None, Some(EmbeddingType::Base64)) => ("output_dtype", output_dtype, EncodingFormat::Base64),
+        (None, asked) => ("output_dtype", asked, encoding),
+    };
+    let Some(kind) = asked.and_then(EmbeddingType::quantized) else {
+        return Ok(JsonVectors { format, element: Element::Float(embed_dtype.unwrap_or_default()) });
+    };
+    if embed_dtype.is_some() {
+        return Err(Error::invalid("embed_dtype", format!("is for floats, and `{field}` asks for {}", kind.as_str())));
     }
-}
-
-/// All names, each with its model.
-fn named(app: &App) -> impl Iterator<Item = (&str, &ServedModel)> {
-    app.models.iter().flat_map(|model| model.names.all().map(move |name| (name, &**model)))
-}
-
-fn model_object(app: &App, model: &ServedModel, name: &str) -> ModelObject {
-    ModelObject {
-        id: name.to_owned(),
-        object: "model",
-        created: app.started,
-        owned_by: "prefold",
-        root: model.names.id.clone(),
-        max_model_len: model.engine.info().capabilities.max_input_length,
+    if normalized == Some(false) && !kind.is_packed() {
+        let problem = format!("cannot be false with {}, whose range is that of vectors of unit length", kind.as_str());
+        return Err(Error::invalid("normalized", problem));
     }
+    Ok(JsonVectors { format, element: quantized(kind, dimensions, field, call).await? })
 }
 
 #[cfg(test)]
@@ -225,9 +184,9 @@ mod tests {
         let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0 };
         let base64 = |element| {
             move |vector: &Vec<f32>| {
-                Vector::Base64(
-                    STANDARD.encode(BinaryPieces::new(vec![vector.clone()], element).next().unwrap_or_default()),
-                )
+                Vector::Base64(STANDARD.encode(
+                    BinaryPieces::new(vec![vector.clone()], Element::Float(element)).next().unwrap_or_default(),
+                ))
             }
         };
         let float = |vector: &Vec<f32>| Vector::Float(vector.clone().leak());
@@ -240,7 +199,8 @@ mod tests {
         for (format, element, typed) in forms {
             let response =
                 |data| EmbeddingsResponse { object: "list", data, model: "a \"[]\" \n", usage: usage.into() };
-            let text = response(Vec::new()).text(JsonVectors { format, element }, vectors.to_vec());
+            let text =
+                response(Vec::new()).text(JsonVectors { format, element: Element::Float(element) }, vectors.to_vec());
             let written = String::from_utf8(text.flatten().collect()).unwrap();
             let data = vectors.iter().enumerate();
             let data = data.map(|(index, vector)| Embedding { object: "embedding", index, embedding: typed(vector) });

@@ -1,5 +1,6 @@
 //! The order of documents by their scores, and the list of them.
 
+use super::kept::Kept;
 use crate::wire::json_writer::{split_around, text_steps};
 use crate::wire::pieces::{JsonText, framed, write_value};
 use crate::wire::ranking::Ranking;
@@ -46,18 +47,6 @@ pub(super) fn scores_of<T: Serialize>(
         let (before, after) = split_around(&frame(ranked, Some(String::new())), "\"\"");
         framed(before, text_steps(Kept { texts: Arc::clone(&texts), index: ranked.index }), after)
     })
-}
-
-/// One of the texts that are kept of a request.
-struct Kept {
-    texts: Arc<[String]>,
-    index: usize,
-}
-
-impl AsRef<str> for Kept {
-    fn as_ref(&self) -> &str {
-        &self.texts[self.index]
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Reranking in two forms: TEI's bare list, and one object for all other clients.
 
+use super::kept::keep;
 use super::ranked::{Ranked, rank, scores_of};
 use super::{Result, response_id};
 use crate::error::ApiError;
@@ -7,6 +8,7 @@ use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
+use crate::wire::cohere::{CohereMeta, RelevantSpans};
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::many::Many;
 use crate::wire::pieces::JsonText;
@@ -14,16 +16,13 @@ use crate::wire::prompt::ignore;
 use crate::wire::request_body::request_body;
 use crate::wire::schema::DocumentSchema;
 use crate::wire::usage::UsageBody;
-use prefold_core::{Error, Rerank, RerankScore, Response, ScoreRequest};
+use prefold_core::{EncodeOptions, Error, Rerank, RerankScore, Response, ScoreRequest};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use utoipa::ToSchema;
-
-/// Bytes of a text in addition to its characters: the `String` and the allocator's overhead.
-const TEXT_BYTES: usize = size_of::<String>() + 32;
 
 /// Documents per search unit, Cohere's billing unit.
 const DOCUMENTS_OF_A_SEARCH_UNIT: usize = 100;
@@ -63,6 +62,13 @@ request_body! {
         /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
         #[serde(alias = "instruct")]
         instruction: Option<String>,
+        /// Truncate each document to this many tokens, at least 1, before it is scored. Default: no limit but the model's.
+        max_tokens_per_doc: Option<usize>,
+        /// Cohere's fields of a document to read; only `["text"]` is supported.
+        rank_fields: Option<Vec<String>>,
+        /// Cohere's passages of documents; only the mode `disabled` is supported.
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        relevant_spans: Option<RelevantSpans>,
     }
 }
 
@@ -121,7 +127,7 @@ pub(crate) struct RerankResponse {
     /// The same, with documents as strings.
     data: Vec<DocumentScore<String>>,
     usage: UsageBody,
-    meta: Meta,
+    meta: CohereMeta,
 }
 
 /// A document's score.
@@ -138,26 +144,6 @@ struct DocumentScore<T> {
 #[derive(Debug, Serialize, ToSchema)]
 struct TextObject {
     text: String,
-}
-
-/// Cohere's metadata.
-#[derive(Debug, Serialize, ToSchema)]
-struct Meta {
-    api_version: ApiVersion,
-    billed_units: BilledUnits,
-}
-
-/// Version of Cohere's API.
-#[derive(Debug, Serialize, ToSchema)]
-struct ApiVersion {
-    version: &'static str,
-}
-
-/// Cohere's billing units.
-#[derive(Debug, Serialize, ToSchema)]
-struct BilledUnits {
-    /// One per hundred documents.
-    search_units: usize,
 }
 
 /// Documents in order of relevance, in two forms
@@ -257,7 +243,7 @@ async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Documen
         results: Vec::new(),
         data: Vec::new(),
         usage: answered.usage.into(),
-        meta: Meta { api_version: ApiVersion { version: form.version }, billed_units: BilledUnits { search_units } },
+        meta: CohereMeta::of_search(form.version, search_units),
     };
     let order: Arc<[Ranked]> = order.into();
     Ok(Answer::json(answered, |_| {
@@ -265,25 +251,6 @@ async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Documen
             scores_of(&order, kept.clone(), |ranked, text| scored(ranked, text.map(|text| TextObject { text })));
         JsonText::around(&response, [("results", results), ("data", scores_of(&order, kept, scored))])
     }))
-}
-
-/// The texts, and a copy for the answer if requested. The copy is counted, and made on a thread that serves no connections.
-async fn keep(
-    call: &Call,
-    texts: Many<String>,
-    asked: Option<bool>,
-) -> std::result::Result<(Many<String>, Option<Arc<[String]>>), ApiError> {
-    // More texts than a request may have are refused later.
-    if asked != Some(true) || texts.len() > call.engine.config().max_request_inputs() {
-        return Ok((texts, None));
-    }
-    let texts = texts.into_vec();
-    call.share.grow(texts.iter().map(|text| TEXT_BYTES + text.len()).sum())?;
-    let copy = move || {
-        let kept: Arc<[String]> = texts.as_slice().into();
-        (texts.into(), Some(kept))
-    };
-    tokio::task::spawn_blocking(copy).await.map_err(|_| ApiError::Panic)
 }
 
 fn scored<T>(ranked: &Ranked, document: Option<T>) -> DocumentScore<T> {
@@ -299,11 +266,16 @@ async fn score(
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
     let shared = body.encode_fields();
     let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
+    let (max_tokens_per_doc, rank_fields) = (body.max_tokens_per_doc, body.rank_fields);
     check_top_n(top_n)?;
+    check_rank_fields(rank_fields.as_deref())?;
+    if max_tokens_per_doc == Some(0) {
+        return Err(invalid("max_tokens_per_doc", "is 0; it must be at least 1"));
+    }
     heed_instruction(instruction.as_ref(), call)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
     let encode = EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, ..shared };
-    let encode = encode.for_field(field, call)?;
+    let encode = EncodeOptions { max_document_tokens: max_tokens_per_doc, ..encode.for_field(field, call)? };
     let request = ScoreRequest {
         queries: vec![query],
         query_field: "query",
@@ -340,6 +312,20 @@ pub(crate) fn check_top_n(top_n: Option<usize>) -> std::result::Result<(), Error
         return Err(Error::invalid("top_n", "is 0; it must be at least 1"));
     }
     Ok(())
+}
+
+/// # Errors
+/// [`Error::Validation`] for fields other than `text`, which is read anyway.
+fn check_rank_fields(fields: Option<&[String]>) -> std::result::Result<(), Error> {
+    match fields {
+        None | Some([]) => Ok(()),
+        Some([field]) if field == "text" => Ok(()),
+        Some(_) => {
+            let problem =
+                "has fields other than `text`, which is the only one that is read: send each document as one text";
+            Err(Error::invalid("rank_fields", problem))
+        }
+    }
 }
 
 fn invalid(field: &'static str, problem: &str) -> ApiError {

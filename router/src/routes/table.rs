@@ -1,6 +1,6 @@
 //! The table of routes. The router, the OpenAPI description, the form of errors and the treatment of monitors follow from it.
 
-use super::{embed, health, info, openai, predict, predict_tokens, rerank, score, task, tokenize};
+use super::{cohere, embed, health, info, models, openai, predict, predict_tokens, rerank, score, task, tokenize};
 use crate::error::Dialect;
 use crate::state::App;
 use axum::Router;
@@ -56,6 +56,8 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Model: embed::embed;
         Model: embed::embed_all;
         Model: embed::similarity;
+        Model: cohere::embed_v1;
+        Model: cohere::embed_v2;
         Model: rerank::rerank;
         Model: rerank::rerank_v1;
         Model: rerank::rerank_v2;
@@ -65,9 +67,11 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Model: predict_tokens::predict_tokens;
         Tokenizer: tokenize::tokenize;
         Tokenizer: tokenize::decode;
+        Tokenizer: cohere::tokenize_v1;
+        Tokenizer: cohere::detokenize_v1;
         Facts: info::info;
-        Facts: openai::models;
-        Facts: openai::model;
+        Facts: models::models;
+        Facts: models::model;
         Liveness: health::health, "/ping", "/";
         Readiness: health::ready;
         Metrics: info::metrics;

@@ -7,6 +7,7 @@ pub(crate) mod ignored;
 pub(crate) mod model_names;
 pub(crate) mod registry;
 pub(crate) mod secret;
+pub(crate) mod vector_ranges;
 
 use self::api_keys::Keys;
 use self::registry::{Registry, ServedModel};

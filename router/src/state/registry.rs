@@ -1,6 +1,7 @@
 //! Registry of the served models.
 
 use super::model_names::ModelNames;
+use super::vector_ranges::VectorRanges;
 use axum::body::Bytes;
 use futures::future::{join_all, select_all};
 use prefold_core::{Engine, Error, NonEmpty};
@@ -11,13 +12,15 @@ use std::time::Duration;
 pub(crate) struct ServedModel {
     pub(crate) engine: Engine,
     pub(crate) names: ModelNames,
-    /// The text of `/info`, which never changes, once it was asked for.
-    pub(crate) info: OnceLock<Bytes>,
+    /// Ranges of its vectors, measured when a request first needs them.
+    pub(crate) ranges: VectorRanges,
+    /// The texts of `/info` before and after that, which never change, once they were asked for.
+    pub(crate) info: [OnceLock<Bytes>; 2],
 }
 
 impl ServedModel {
     pub(crate) fn new(engine: Engine, names: ModelNames) -> Self {
-        Self { engine, names, info: OnceLock::new() }
+        Self { engine, names, ranges: VectorRanges::default(), info: Default::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Responses: a body in pieces, what it holds, and the cost if the model ran.
 
 use super::cost::Cost;
-use super::element::{BinaryPieces, ElementType};
+use super::element::{BinaryPieces, Element};
 use super::pieces::{JsonText, PIECE, write_value};
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
@@ -19,6 +19,9 @@ pub(crate) const DTYPE: HeaderName = HeaderName::from_static("x-embedding-dtype"
 /// `rows,values` of a binary response.
 pub(crate) const SHAPE: HeaderName = HeaderName::from_static("x-embedding-shape");
 
+/// Value for which 127 stands in int8 vectors, and 255 in uint8.
+pub(crate) const RANGE: HeaderName = HeaderName::from_static("x-embedding-range");
+
 /// Pieces of a body, in order. The upper bound of the size hint is 0 as soon as the end is known.
 type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 
@@ -32,6 +35,8 @@ pub(crate) struct Answer {
     cost: Option<Cost>,
     /// Bytes that the request holds, given back when the last piece is written.
     share: Option<Arc<Share>>,
+    /// Value for which 127 stands in int8 vectors.
+    range: Option<f32>,
 }
 
 /// Content type of the body.
@@ -41,7 +46,7 @@ enum Form {
     Binary {
         rows: usize,
         dim: usize,
-        element: ElementType,
+        element: Element,
     },
 }
 
@@ -50,37 +55,50 @@ impl Answer {
     pub(crate) fn json<T>(answered: Answered<T>, write: impl FnOnce(Vec<T>) -> JsonText) -> Self {
         let cost = Some(Cost::of(&answered));
         let Answered { results, share, .. } = answered;
-        Self { pieces: Box::new(write(results)), form: Form::Json, cost, share }
+        Self { pieces: Box::new(write(results)), form: Form::Json, cost, share, range: None }
+    }
+
+    /// The same with the range of its int8 or uint8 vectors.
+    pub(crate) fn with_range(self, range: Option<f32>) -> Self {
+        Self { range, ..self }
     }
 
     /// The vectors as bytes, row by row.
     ///
     /// # Errors
     /// `element` cannot hold a value.
-    pub(crate) async fn binary(answered: Answered<Vec<f32>>, element: ElementType) -> Result<Self, ApiError> {
+    pub(crate) async fn binary(answered: Answered<Vec<f32>>, element: Element) -> Result<Self, ApiError> {
         let cost = Some(Cost::of(&answered));
         let Answered { results: vectors, share, .. } = answered;
         element.check(&vectors).await?;
-        let form = Form::Binary { rows: vectors.len(), dim: vectors.first().map_or(0, Vec::len), element };
-        Ok(Self { pieces: Box::new(BinaryPieces::new(vectors, element)), form, cost, share })
+        let dim = element.elements_of(vectors.first().map_or(0, Vec::len));
+        let form = Form::Binary { rows: vectors.len(), dim, element };
+        let pieces = Box::new(BinaryPieces::new(vectors, element));
+        Ok(Self { pieces, form, cost, share, range: element.range() })
     }
 
     /// A small value as a JSON body of a request for which the model did not run.
     pub(crate) fn free(value: &impl Serialize) -> Self {
         let mut body = String::new();
         write_value(&mut body, value);
-        Self { pieces: Box::new(std::iter::once(body.into_bytes())), form: Form::Json, cost: None, share: None }
+        Self {
+            pieces: Box::new(std::iter::once(body.into_bytes())),
+            form: Form::Json,
+            cost: None,
+            share: None,
+            range: None,
+        }
     }
 
     /// A JSON body of a request for which the model did not run; `share` counts what it holds.
     pub(crate) fn free_text(text: JsonText, share: Arc<Share>) -> Self {
-        Self { pieces: Box::new(text), form: Form::Json, cost: None, share: Some(share) }
+        Self { pieces: Box::new(text), form: Form::Json, cost: None, share: Some(share), range: None }
     }
 }
 
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
-        let Self { pieces, form, cost, share } = self;
+        let Self { pieces, form, cost, share, range } = self;
         let mut response = Response::new(body(pieces, share));
         let headers = response.headers_mut();
         match form {
@@ -94,6 +112,9 @@ impl IntoResponse for Answer {
                     headers.insert(SHAPE, shape);
                 }
             }
+        }
+        if let Some(range) = range.and_then(|range| HeaderValue::from_str(&range.to_string()).ok()) {
+            headers.insert(RANGE, range);
         }
         if let Some(cost) = cost {
             response.extensions_mut().insert(cost);

@@ -1,6 +1,7 @@
 //! Element types of vectors, and vectors as bytes.
 
 use super::pieces::PIECE;
+use super::quantize::Quantizer;
 use crate::error::ApiError;
 use half::{bf16, f16};
 use prefold_core::{Error, Pauses};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use std::vec::IntoIter;
 use utoipa::ToSchema;
 
-/// Element type of base64 and binary vectors, little-endian.
+/// Element type of base64 and binary vectors of floats, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ElementType {
@@ -32,7 +33,7 @@ impl ElementType {
     }
 
     /// Bytes per value.
-    pub(crate) fn size(self) -> usize {
+    fn size(self) -> usize {
         match self {
             Self::Float32 => 4,
             Self::Float16 | Self::Bfloat16 => 2,
@@ -40,7 +41,7 @@ impl ElementType {
     }
 
     /// Writes values as little-endian bytes. `bytes` holds [`size`](Self::size) bytes per value.
-    pub(crate) fn fill(self, bytes: &mut [u8], values: &[f32]) {
+    fn fill(self, bytes: &mut [u8], values: &[f32]) {
         match self {
             Self::Float32 => fill(bytes, values, f32::to_le_bytes),
             Self::Float16 => fill(bytes, values, |value| f16::from_f32(value).to_le_bytes()),
@@ -52,7 +53,7 @@ impl ElementType {
     ///
     /// # Errors
     /// [`Error::Validation`]
-    pub(crate) async fn check(self, vectors: &[Vec<f32>]) -> Result<(), ApiError> {
+    async fn check(self, vectors: &[Vec<f32>]) -> Result<(), ApiError> {
         let fits = |value: &f32| match self {
             Self::Float32 => true,
             Self::Float16 => f16::from_f32(*value).is_finite(),
@@ -73,6 +74,72 @@ impl ElementType {
     }
 }
 
+/// Encoding of a vector's values in a response: floats of a type, or integers that stand for them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Element {
+    Float(ElementType),
+    Quantized(Quantizer),
+}
+
+impl Default for Element {
+    fn default() -> Self {
+        Self::Float(ElementType::default())
+    }
+}
+
+impl Element {
+    /// Name in requests.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Float(element) => element.as_str(),
+            Self::Quantized(quantizer) => quantizer.kind.as_str(),
+        }
+    }
+
+    /// Elements that stand for this many values.
+    pub(crate) fn elements_of(self, values: usize) -> usize {
+        match self {
+            Self::Float(_) => values,
+            Self::Quantized(quantizer) => values.div_ceil(quantizer.kind.values_of_integer()),
+        }
+    }
+
+    /// Bytes of this many values.
+    pub(crate) fn bytes_of(self, values: usize) -> usize {
+        match self {
+            Self::Float(element) => values * element.size(),
+            Self::Quantized(_) => self.elements_of(values),
+        }
+    }
+
+    /// Writes values as little-endian bytes. `bytes` holds [`bytes_of`](Self::bytes_of) the values.
+    pub(crate) fn fill(self, bytes: &mut [u8], values: &[f32]) {
+        match self {
+            Self::Float(element) => element.fill(bytes, values),
+            Self::Quantized(quantizer) => quantizer.fill(bytes, values),
+        }
+    }
+
+    /// Checks that the type can hold every value, with pauses; an overflow would become infinite.
+    ///
+    /// # Errors
+    /// [`Error::Validation`]
+    pub(crate) async fn check(self, vectors: &[Vec<f32>]) -> Result<(), ApiError> {
+        match self {
+            Self::Float(element) => element.check(vectors).await,
+            Self::Quantized(_) => Ok(()),
+        }
+    }
+
+    /// Value for which 127 stands in int8; `None` for other types.
+    pub(crate) fn range(self) -> Option<f32> {
+        match self {
+            Self::Quantized(Quantizer { kind, range }) if !kind.is_packed() => Some(range),
+            Self::Quantized(_) | Self::Float(_) => None,
+        }
+    }
+}
+
 fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], encode: impl Fn(f32) -> [u8; N]) {
     let (slots, _) = bytes.as_chunks_mut::<N>();
     slots.iter_mut().zip(values).for_each(|(slot, &value)| *slot = encode(value));
@@ -81,13 +148,13 @@ fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], encode: impl Fn(f32) -
 /// The vectors as bytes, row by row, in pieces of some rows or of a part of a row.
 pub(crate) struct BinaryPieces {
     vectors: IntoIter<Vec<f32>>,
-    element: ElementType,
+    element: Element,
     /// The vector that is being written, and the number of its values that are written.
     open: (Vec<f32>, usize),
 }
 
 impl BinaryPieces {
-    pub(crate) fn new(vectors: Vec<Vec<f32>>, element: ElementType) -> Self {
+    pub(crate) fn new(vectors: Vec<Vec<f32>>, element: Element) -> Self {
         Self { vectors: vectors.into_iter(), element, open: (Vec::new(), 0) }
     }
 }
@@ -96,7 +163,8 @@ impl Iterator for BinaryPieces {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
-        let size = self.element.size();
+        // Every type has a whole number of them in a piece, and packed ones whole bytes.
+        let values_of_piece = PIECE / size_of::<f32>();
         let mut piece = Vec::new();
         while piece.len() < PIECE {
             let (vector, written) = &mut self.open;
@@ -107,9 +175,9 @@ impl Iterator for BinaryPieces {
                 continue;
             }
             // A row that ends in this piece or that no piece can hold, in parts.
-            let values = rest.get(..PIECE / size).unwrap_or(rest);
+            let values = rest.get(..values_of_piece).unwrap_or(rest);
             let start = piece.len();
-            piece.resize(start + values.len() * size, 0);
+            piece.resize(start + self.element.bytes_of(values.len()), 0);
             self.element.fill(&mut piece[start..], values);
             *written += values.len();
         }
@@ -126,23 +194,48 @@ impl Iterator for BinaryPieces {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quantize::QuantizedType;
     use super::*;
 
     #[test]
     fn rows_are_little_endian() {
         let vectors: Vec<Vec<f32>> = vec![vec![1.0, -2.5], vec![0.1, 3.0]];
-        let bytes = |element| BinaryPieces::new(vectors.clone(), element).collect::<Vec<_>>().concat();
+        let bytes = |element| BinaryPieces::new(vectors.clone(), Element::Float(element)).collect::<Vec<_>>().concat();
         let expected: Vec<u8> = vectors.iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
         assert_eq!(bytes(ElementType::Float32), expected);
         assert_eq!(bytes(ElementType::Float16)[..4], [0x00, 0x3c, 0x00, 0xc1]);
         assert_eq!(bytes(ElementType::Bfloat16)[..4], [0x80, 0x3f, 0x20, 0xc0]);
-        assert!(BinaryPieces::new(Vec::new(), ElementType::Float32).next().is_none());
+        assert!(BinaryPieces::new(Vec::new(), Element::default()).next().is_none());
+    }
+
+    #[test]
+    fn quantized_rows_are_bytes() {
+        let rows = 3 * (PIECE / 4) / 16;
+        let row: Vec<f32> = (0..16).map(|i| if i % 3 == 0 { 0.5 } else { -0.25 }).collect();
+        for (kind, expected) in [
+            (QuantizedType::Int8, [127, 192, 192, 127].to_vec()),
+            (QuantizedType::Uint8, [255, 64, 64, 255].to_vec()),
+            (QuantizedType::Binary, vec![0b1001_0010 ^ 0x80, 0b0100_1001 ^ 0x80]),
+            (QuantizedType::Ubinary, vec![0b1001_0010, 0b0100_1001]),
+        ] {
+            let element = Element::Quantized(Quantizer { kind, range: 0.5 });
+            let bytes = BinaryPieces::new(vec![row.clone(); rows], element).collect::<Vec<_>>().concat();
+            assert_eq!(
+                (bytes.len(), &bytes[..expected.len()]),
+                (element.bytes_of(16) * rows, &expected[..]),
+                "{kind:?}"
+            );
+            // A row longer than a piece.
+            let long = row.repeat(PIECE / 16);
+            let bytes = BinaryPieces::new(vec![long], element).collect::<Vec<_>>().concat();
+            assert_eq!(bytes, bytes[..element.bytes_of(48)].repeat(PIECE / 48 + 1)[..bytes.len()], "{kind:?}");
+        }
     }
 
     #[test]
     fn pieces_end_with_whole_rows_unless_a_row_is_too_long() {
         let sizes = |rows, row| -> Vec<usize> {
-            let pieces = BinaryPieces::new(vec![vec![0.0; row]; rows], ElementType::Float32);
+            let pieces = BinaryPieces::new(vec![vec![0.0; row]; rows], Element::default());
             pieces.map(|piece| piece.len()).collect()
         };
         let row = PIECE / 4 - 1;
@@ -152,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_last_piece_is_known_as_such() {
-        let mut pieces = BinaryPieces::new(vec![vec![0.0; 2], vec![1.0; 2]], ElementType::Float32);
+        let mut pieces = BinaryPieces::new(vec![vec![0.0; 2], vec![1.0; 2]], Element::default());
         assert_eq!(pieces.size_hint().1, None);
         assert_eq!(pieces.next().map(|piece| piece.len()), Some(16));
         assert_eq!(pieces.size_hint().1, Some(0));

@@ -63,6 +63,7 @@ impl EncodeFields {
         Ok(EncodeOptions {
             truncate,
             max_tokens,
+            max_document_tokens: None,
             direction: self.truncation_direction.map(|direction| match direction {
                 Direction::Left => TruncationDirection::Left,
                 Direction::Right => TruncationDirection::Right,

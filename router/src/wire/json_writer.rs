@@ -1,14 +1,19 @@
 //! Writes vectors straight into a body, without a second copy or an allocation per float, in steps of bounded work.
 
-use super::element::ElementType;
+use super::element::Element;
+use super::quantize::Quantizer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use std::fmt::Write;
+
+/// Longest integer of eight bits, and the following comma.
+const MAX_INTEGER_LEN: usize = 5;
 
 /// Longest float: sign, nine digits, point, exponent, and the following comma.
 const MAX_FLOAT_LEN: usize = 17;
 
-/// Floats encoded at once: a multiple of three, so that only a vector's end is padded.
+/// Floats encoded at once: a multiple of 24, so that bits fill bytes and only a vector's end is padded.
 const BASE64_CHUNK: usize = 768;
 
 /// Floats written as base64 at each step: some tens of microseconds.
@@ -30,9 +35,10 @@ pub(crate) fn split_around(value: &impl Serialize, hole: &str) -> (String, Strin
 
 /// Writes a vector as the shortest JSON numbers that parse to the same `f32`, in steps. A value that is not finite becomes
 /// `null`; the engine lets none through.
-pub(crate) fn float_steps(vector: Vec<f32>) -> impl FnMut(&mut String) -> bool {
+pub(crate) fn float_steps(vector: impl AsRef<[f32]>) -> impl FnMut(&mut String) -> bool {
     let mut written = 0;
     move |out| {
+        let vector = vector.as_ref();
         let rest = vector.get(written..).unwrap_or(&[]);
         let floats = rest.get(..FLOATS_OF_STEP).unwrap_or(rest);
         out.reserve(floats.len() * MAX_FLOAT_LEN + 2);
@@ -55,6 +61,33 @@ pub(crate) fn float_steps(vector: Vec<f32>) -> impl FnMut(&mut String) -> bool {
     }
 }
 
+/// Writes the integers that stand for a vector as JSON numbers, in steps.
+pub(crate) fn integer_steps(vector: impl AsRef<[f32]>, quantizer: Quantizer) -> impl FnMut(&mut String) -> bool {
+    let mut written = 0;
+    move |out| {
+        let vector = vector.as_ref();
+        let rest = vector.get(written..).unwrap_or(&[]);
+        let floats = rest.get(..FLOATS_OF_STEP).unwrap_or(rest);
+        let mut bytes = vec![0; Element::Quantized(quantizer).bytes_of(floats.len())];
+        quantizer.fill(&mut bytes, floats);
+        out.reserve(bytes.len() * MAX_INTEGER_LEN + 2);
+        if written == 0 {
+            out.push('[');
+        }
+        for (index, byte) in bytes.into_iter().enumerate() {
+            let comma = if written + index > 0 { "," } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(out, "{comma}{}", quantizer.kind.integer(byte));
+        }
+        written += floats.len();
+        let goes_on = written < vector.len();
+        if !goes_on {
+            out.push(']');
+        }
+        goes_on
+    }
+}
+
 /// Writes a value as [`float_steps`] does.
 pub(crate) fn write_float(out: &mut String, value: f32) {
     out.push_str(format_float(&mut zmij::Buffer::new(), value));
@@ -65,18 +98,19 @@ fn format_float(buffer: &mut zmij::Buffer, value: f32) -> &str {
 }
 
 /// Writes a vector as a JSON string, in steps: its little-endian bytes in standard base64 with padding.
-pub(crate) fn base64_steps(vector: Vec<f32>, element: ElementType) -> impl FnMut(&mut String) -> bool {
+pub(crate) fn base64_steps(vector: impl AsRef<[f32]>, element: Element) -> impl FnMut(&mut String) -> bool {
     let mut written = 0;
     move |out| {
+        let vector = vector.as_ref();
         let rest = vector.get(written..).unwrap_or(&[]);
         let floats = rest.get(..BASE64_OF_STEP).unwrap_or(rest);
-        out.reserve((floats.len() * element.size()).div_ceil(3) * 4 + 2);
+        out.reserve(element.bytes_of(floats.len()).div_ceil(3) * 4 + 2);
         if written == 0 {
             out.push('"');
         }
         let mut bytes = [0u8; BASE64_CHUNK * 4];
         for chunk in floats.chunks(BASE64_CHUNK) {
-            let bytes = &mut bytes[..chunk.len() * element.size()];
+            let bytes = &mut bytes[..element.bytes_of(chunk.len())];
             element.fill(bytes, chunk);
             STANDARD.encode_string(bytes, out);
         }
@@ -114,6 +148,8 @@ pub(crate) fn text_steps(text: impl AsRef<str>) -> impl FnMut(&mut String) -> bo
 
 #[cfg(test)]
 mod tests {
+    use super::super::element::ElementType;
+    use super::super::quantize::QuantizedType;
     use super::*;
 
     fn written(mut step: impl FnMut(&mut String) -> bool) -> String {
@@ -159,12 +195,25 @@ mod tests {
     #[test]
     fn base64_is_that_of_the_little_endian_bytes() {
         for vector in vectors() {
-            let out = written(base64_steps(vector.clone(), ElementType::Float32));
+            let out = written(base64_steps(vector.clone(), Element::default()));
             let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
             assert_eq!(out, format!("\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
-            let out = written(base64_steps(vector.clone(), ElementType::Bfloat16));
+            let out = written(base64_steps(vector.clone(), Element::Float(ElementType::Bfloat16)));
             let bytes: Vec<u8> = vector.iter().flat_map(|&value| half::bf16::from_f32(value).to_le_bytes()).collect();
             assert_eq!(out, format!("\"{}\"", STANDARD.encode(bytes)), "{} floats", vector.len());
+        }
+    }
+
+    #[test]
+    fn integers_are_the_bytes_of_base64() {
+        for kind in [QuantizedType::Int8, QuantizedType::Uint8, QuantizedType::Binary, QuantizedType::Ubinary] {
+            let quantizer = Quantizer { kind, range: 1e30 };
+            for vector in vectors().into_iter().filter(|vector| vector.len() % 8 == 0) {
+                let integers: Vec<i16> = serde_json::from_str(&written(integer_steps(&vector, quantizer))).unwrap();
+                let coded = written(base64_steps(&vector, Element::Quantized(quantizer)));
+                let bytes = STANDARD.decode(coded.trim_matches('"')).unwrap();
+                assert_eq!(integers, bytes.into_iter().map(|byte| kind.integer(byte)).collect::<Vec<_>>(), "{kind:?}");
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod answer;
 pub(crate) mod body;
+pub(crate) mod cohere;
 pub(crate) mod cost;
 pub(crate) mod element;
 pub(crate) mod encode_fields;
@@ -14,6 +15,7 @@ pub(crate) mod name_list;
 mod parsed_size;
 pub(crate) mod pieces;
 pub(crate) mod prompt;
+pub(crate) mod quantize;
 pub(crate) mod ranking;
 pub(crate) mod request_body;
 pub(crate) mod schema;

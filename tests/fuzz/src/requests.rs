@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
 /// Routes with a body, each with its number in the inputs of corpora. A number belongs to its route forever.
-pub const ROUTES: [(u8, &str); 17] = [
+pub const ROUTES: [(u8, &str); 21] = [
     (0, "/embed"),
     (1, "/embed_all"),
     (2, "/similarity"),
@@ -35,6 +35,10 @@ pub const ROUTES: [(u8, &str); 17] = [
     (14, "/classify"),
     (15, "/"),
     (16, "/predict_tokens"),
+    (17, "/v1/embed"),
+    (18, "/v2/embed"),
+    (19, "/v1/tokenize"),
+    (20, "/v1/detokenize"),
 ];
 
 /// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier. Corpora refer to
@@ -148,14 +152,22 @@ fn check_answer(headers: &HeaderMap, answer: &Bytes, request: &[u8]) {
     let text = String::from_utf8_lossy(answer);
     let value: Value = serde_json::from_slice(answer).unwrap_or_else(|error| panic!("{error}: {text}"));
     let asked: Option<Asked> = serde_json::from_slice(request).ok();
-    let element = asked.and_then(|asked| asked.embed_dtype).unwrap_or_else(|| "float32".to_owned());
-    check_value("", &value, &element);
+    check_value("", &value, &asked.unwrap_or_default().element());
 }
 
 /// Parsed as the routes parse it: ignored fields may be invalid text.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Asked {
     embed_dtype: Option<String>,
+    output_dtype: Option<String>,
+}
+
+impl Asked {
+    /// Element type of base64.
+    fn element(self) -> String {
+        let integers = self.output_dtype.filter(|name| name != "float" && name != "base64");
+        integers.or(self.embed_dtype).unwrap_or_else(|| "float32".to_owned())
+    }
 }
 
 /// Asserts that null occurs only as the offset of special tokens, and that base64 decodes to finite values.
@@ -164,7 +176,9 @@ fn check_value(name: &str, value: &Value, element: &str) {
         Value::Null => assert!(matches!(name, "start" | "stop"), "`{name}` is null"),
         Value::Array(items) => items.iter().for_each(|item| check_value(name, item, element)),
         Value::Object(fields) => fields.iter().for_each(|(name, value)| check_value(name, value, element)),
-        Value::String(text) if name == "embedding" => check_vector(&STANDARD.decode(text).expect("base64"), element),
+        Value::String(text) if matches!(name, "embedding" | "base64") => {
+            check_vector(&STANDARD.decode(text).expect("base64"), element)
+        }
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -174,7 +188,11 @@ fn check_binary(headers: &HeaderMap, answer: &[u8]) {
     let (rows, dim) = text("x-embedding-shape").split_once(',').expect("ROWS,VALUES");
     let values: usize = rows.parse::<usize>().unwrap() * dim.parse::<usize>().unwrap();
     let element = text("x-embedding-dtype");
-    let size = if element == "float32" { 4 } else { 2 };
+    let size = match element {
+        "float32" => 4,
+        "float16" | "bfloat16" => 2,
+        _ => 1,
+    };
     assert_eq!(answer.len(), values * size);
     check_vector(answer, element);
 }
@@ -184,6 +202,7 @@ fn check_vector(bytes: &[u8], element: &str) {
         "float32" => bytes.as_chunks().0.iter().all(|value| f32::from_le_bytes(*value).is_finite()),
         "float16" => bytes.as_chunks().0.iter().all(|value| f16::from_le_bytes(*value).is_finite()),
         "bfloat16" => bytes.as_chunks().0.iter().all(|value| bf16::from_le_bytes(*value).is_finite()),
+        "int8" | "uint8" | "binary" | "ubinary" => true,
         other => panic!("vectors of {other}"),
     };
     assert!(all_finite && !bytes.is_empty(), "a vector of {element} that is not finite: {bytes:?}");

@@ -207,8 +207,7 @@ async fn each_document_may_have_a_query_of_its_own() {
 async fn a_request_may_ask_for_fewer_tokens() {
     let engine = engine(embedder(), config());
     let embed = |max_tokens, direction| {
-        let encode =
-            EncodeOptions { max_tokens, direction: Some(direction), truncate: Some(false), ..encode("inputs") };
+        let encode = EncodeOptions { max_tokens, direction: Some(direction), ..encode("inputs") };
         engine.embed(vec![list(&[1, 2, 3])], EmbedOptions { encode, ..raw() })
     };
     let right = TruncationDirection::Right;
@@ -220,6 +219,9 @@ async fn a_request_may_ask_for_fewer_tokens() {
         let expected = format!("`truncate_prompt_tokens` is {max_tokens}; the served model takes 1 to 500 tokens");
         assert_eq!(error, expected);
     }
+    let refusing = EncodeOptions { max_tokens: Some(2), truncate: Some(false), ..encode("inputs") };
+    let error = engine.embed(vec![list(&[1, 2, 3])], EmbedOptions { encode: refusing, ..raw() }).await.unwrap_err();
+    assert_eq!(error.to_string(), "`inputs` has 3 tokens, the limit is 2; set `truncate` to cut what is too long");
 }
 
 #[tokio::test]

@@ -16,13 +16,15 @@ fn served(name: &str) -> App {
     Setup::new(embedding()).over(prefold_backends::load(&options).unwrap())
 }
 
-fn routes() -> [(Task, &'static str, Value); 11] {
+fn routes() -> [(Task, &'static str, Value); 13] {
     let pairs = json!({ "queries": "a", "documents": ["b"] });
     [
         (Task::Embed, "/embed", json!({ "inputs": "a" })),
         (Task::Embed, "/embed_all", json!({ "inputs": "a" })),
         (Task::Embed, "/similarity", json!({ "inputs": { "source_sentence": "a", "sentences": ["b"] } })),
         (Task::Embed, "/v1/embeddings", json!({ "input": "a" })),
+        (Task::Embed, "/v1/embed", json!({ "texts": ["a"] })),
+        (Task::Embed, "/v2/embed", json!({ "texts": ["a"] })),
         (Task::Rerank, "/rerank", json!({ "query": "a", "texts": ["b"] })),
         (Task::Rerank, "/v1/rerank", json!({ "query": "a", "documents": ["b"] })),
         (Task::Rerank, "/v2/rerank", json!({ "query": "a", "documents": ["b"] })),

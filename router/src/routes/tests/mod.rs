@@ -2,9 +2,11 @@
 
 mod capabilities;
 mod classify;
+mod cohere;
 mod embed;
 mod openai;
 mod prompts;
+mod quantized;
 mod rerank;
 mod server;
 mod two_models;

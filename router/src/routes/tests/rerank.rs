@@ -186,3 +186,53 @@ async fn scores_are_those_of_reranking() {
         assert_eq!(post(&app, "/v1/score", json!({ "queries": "a", "documents": [] })).await.status, 400);
     }
 }
+
+#[tokio::test]
+async fn documents_may_have_fewer_tokens() {
+    for capabilities in [reranker(), embedding(), classifier(&["score"])] {
+        let app = Setup::new(capabilities).build();
+        let long = "the tide comes in and out ".repeat(8);
+        let body = |limit: Value| json!({ "query": "when does the tide come in", "documents": [long], "max_tokens_per_doc": limit });
+        for path in ["/rerank", "/v1/rerank", "/v2/rerank"] {
+            let tokens = |answer: &Value| answer["usage"]["prompt_tokens"].as_u64().unwrap();
+            let whole = ask(&app, path, body(Value::Null)).await;
+            let [five, four] = [ask(&app, path, body(json!(5))).await, ask(&app, path, body(json!(4))).await];
+            assert_eq!(tokens(&five), tokens(&four) + 1, "{path}");
+            assert!(tokens(&five) + 20 < tokens(&whole), "{path}");
+            assert_eq!(ask(&app, path, body(json!(4096))).await["results"], whole["results"], "{path}");
+            assert_eq!(post(&app, path, body(json!(5))).await.headers["x-truncated-inputs"], "1", "{path}");
+            for limit in [json!(0), json!(-1), json!("5")] {
+                let refused = post(&app, path, body(limit)).await;
+                assert!(
+                    refused.status.is_client_error() && refused.body.contains("`max_tokens_per_doc`"),
+                    "{}",
+                    refused.body
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_read_of_documents_is_refused() {
+    let app = Setup::new(reranker()).build();
+    let body =
+        |name: &str, value: Value| json!({ "query": "fox", "documents": [{ "text": "a", "title": "b" }], name: value });
+    for (name, value) in [
+        ("rank_fields", json!(["title", "text"])),
+        ("rank_fields", json!(["title"])),
+        ("relevant_spans", json!({ "mode": "enabled" })),
+    ] {
+        let got = post(&app, "/v1/rerank", body(name, value.clone())).await;
+        assert!(got.status == 400 && got.body.contains(&format!("`{name}")), "{name} {value}: {}", got.body);
+    }
+    for (name, value) in [
+        ("rank_fields", json!(["text"])),
+        ("rank_fields", json!(null)),
+        ("relevant_spans", json!({ "mode": "disabled" })),
+    ] {
+        let got = post(&app, "/v1/rerank", body(name, value.clone())).await;
+        let ignored = got.headers["x-ignored-fields"].to_str().unwrap();
+        assert_eq!((got.status.as_u16(), ignored), (200, "documents[].title"), "{name} {value}");
+    }
+}
