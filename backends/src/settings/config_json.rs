@@ -365,6 +365,12 @@ pub(super) const GROUPS: &[Group] = &[
             ("conv_dim_out", ""),
             ("conv_use_xavier_init", ""),
             ("use_pos_enc", ""),
+            ("emb_size", ""),
+            ("uniem_embedding_strategy", ""),
+            ("bos_token", ""),
+            ("eos_token", ""),
+            ("mask_token", ""),
+            ("pad_token", ""),
         ],
     },
     Group {

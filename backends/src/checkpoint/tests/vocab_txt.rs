@@ -147,3 +147,28 @@ fn what_is_missing_is_said() {
     let message = open(dir.path()).unwrap_err().to_string();
     assert!(message.contains("vocab.txt: is not UTF-8"), "{message}");
 }
+
+#[test]
+fn a_config_without_a_type_has_that_of_its_class() {
+    for model in ["bert-nli-tiny", "qwen3-seqcls-tiny"] {
+        let [whole, old] = [copy_of(model), copy_of(model)];
+        if model.starts_with("bert") {
+            strip(old.path());
+        }
+        let path = old.path().join("config.json");
+        let mut config = read_json(&path);
+        config.as_object_mut().unwrap().remove("model_type");
+        write_json(&path, &config);
+        let [whole, old] = [whole, old].map(|dir| open(dir.path()).unwrap_or_else(|error| panic!("{model}: {error}")));
+        assert_eq!(whole.config, old.config);
+        check_same_tokens(&old.tokenizer, &whole.tokenizer, model);
+    }
+    let dir = copy_of("bert-nli-tiny");
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config.as_object_mut().unwrap().remove("model_type");
+    config["architectures"] = json!(["UnknownModel"]);
+    write_json(&path, &config);
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("`model_type` is missing, and follows from no class"), "{refused}");
+}

@@ -75,12 +75,18 @@ const FIXED: [(&str, Class); 4] = [
 const FIELD: &str = "tokenizer_class";
 
 impl Class {
-    /// The class named in `tokenizer_config.json`, otherwise in `config.json`, otherwise the class of the model type.
+    /// The class named in `tokenizer_config.json`, otherwise in `config.json`, otherwise the class of the model type, which is `default` if
+    /// `config.json` has none.
     ///
     /// # Errors
     /// A field is malformed.
-    pub(super) fn read(config: &Fields<'_>, model: &Fields<'_>, tokenizer: &Tokenizer) -> Result<Self, LoadError> {
-        let model_type: String = model.or("model_type", String::new())?;
+    pub(super) fn read(
+        config: &Fields<'_>,
+        model: &Fields<'_>,
+        default: &str,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, LoadError> {
+        let model_type: String = model.or("model_type", default.to_owned())?;
         let named = config.optional::<String>(FIELD)?;
         let named = if named.is_none() { model.optional(FIELD)? } else { named };
         let find = |list: &[(&str, Self)], name: &str| list.iter().find(|(it, _)| *it == name).map(|(_, class)| *class);

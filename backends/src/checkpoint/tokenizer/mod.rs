@@ -49,7 +49,7 @@ pub(crate) fn read(
     let of_texts = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
     let of_texts = Fields::new(tokenizer_json::CONFIG, &of_texts)?;
     match json {
-        Some(json) => apply_config(tokenizer, files, (&of_texts, json, config.vocab_size), sums),
+        Some(json) => apply_config(tokenizer, files, (&of_texts, json, config), sums),
         None => {
             let token_types = tokenizer_json::gives_token_types(&of_texts, true)?;
             Ok(ReadTokenizer { tokenizer, token_types, warnings: vec![] })
@@ -57,23 +57,23 @@ pub(crate) fn read(
     }
 }
 
-/// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`.
+/// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`, and `read` what was read of it.
 ///
 /// # Errors
 /// A file is malformed, or the added tokens exceed a limit.
 fn apply_config(
     mut tokenizer: Tokenizer,
     files: &ModelFiles,
-    (config, model, vocab_size): (&Fields<'_>, &Value, usize),
+    (config, model, read): (&Fields<'_>, &Value, &TransformerConfig),
     sums: &mut TokenizerSums,
 ) -> Result<ReadTokenizer, LoadError> {
     let model = Fields::new("config.json", model)?;
-    let class = Class::read(config, &model, &tokenizer)?;
+    let class = Class::read(config, &model, &read.model_type, &tokenizer)?;
     let fits = class.fits(tokenizer.get_model());
     if fits {
         rebuilt::apply(&mut tokenizer, files, (config, class), sums)?;
     }
-    let left_out = added_tokens::apply(&mut tokenizer, files, (class, vocab_size), sums)?;
+    let left_out = added_tokens::apply(&mut tokenizer, files, (class, read.vocab_size), sums)?;
     if fits {
         around::apply(&mut tokenizer, files, config, class)?;
     }

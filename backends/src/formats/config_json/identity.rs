@@ -38,14 +38,21 @@ impl<'a> Identity<'a> {
         let (config, model) = (class("AutoConfig")?.flatten(), class("AutoModel")?.flatten());
         let of_config =
             |family: &&Family| matches!(family.mark, Some(Mark::Config(wanted)) if is_class(config.as_deref(), wanted));
+        let architectures: Vec<String> = fields.or("architectures", vec![])?;
+        // Old files have no type. transformers then takes one that the folder's name contains.
+        let of_class = |family: &&Family| {
+            let is_of =
+                |class: &String| family.suffixes.iter().any(|end| class.strip_suffix(end) == Some(family.prefix));
+            family.mark.is_none() && architectures.first().is_some_and(is_of)
+        };
         let model_type = match fields.optional("model_type")? {
             Some(model_type) => model_type,
-            None => match families::all().find(of_config) {
+            None => match families::all().find(of_config).or_else(|| families::all().find(of_class)) {
                 Some(family) => family.model_type.to_owned(),
-                None => return Err(fields.problem("model_type", "is missing")),
+                None => return Err(fields.problem("model_type", "is missing, and follows from no class")),
             },
         };
-        Ok(Self { fields, model_type, architectures: fields.or("architectures", vec![])?, config, model })
+        Ok(Self { fields, model_type, architectures, config, model })
     }
 
     /// The family.
