@@ -167,6 +167,13 @@ fn the_bias_of_a_layer_of_lora_is_added() {
     let expected: Vec<f32> = values(32, 7).iter().map(|value| 2.0 * value).collect();
     assert_close(&difference(&checkpoint, "bert-mean-tiny", &format!("bert.{QUERY}.bias"), &[32]), &expected);
     assert!(refused(&beside("bert-mean-tiny", &settings(json!({})), tensors())).contains("`lora_bias`"));
+    // A layer without a bias has no place for it.
+    let query = "layers.0.self_attn.q_proj";
+    let bias = (format!("base_model.model.{query}.lora_B.bias"), stored(&[64], &values(64, 7)));
+    let tensors = lora(query, [64, 64], 4).into_iter().chain([bias]);
+    let refused =
+        refused(&beside("llama-tiny", &settings(json!({"lora_bias": true, "target_modules": ["q_proj"]})), tensors));
+    assert!(refused.contains("a bias of the LoRA of `layers.0.self_attn.q_proj`"), "{refused}");
 }
 
 #[test]

@@ -190,6 +190,11 @@ impl AdaptedFiles {
         self.adapter.check(a, &[module.rank, inputs])?;
         self.adapter.check(b, &[outputs, module.rank])?;
         match (&module.bias, config.lora_bias) {
+            (Some(_), true) if self.shape(&format!("{}.bias", bare(&module.name))).is_none() => {
+                // As peft's own merge.
+                let what = format!("a bias of the LoRA of `{}`, which has none in the model", module.name);
+                Err(LoadError::unsupported(self.adapter.description(), what, "biases of layers that have one"))
+            }
             (Some(bias), true) => self.adapter.check(bias, &[outputs]),
             (None, true) => Err(LoadError::MissingTensor {
                 file: self.adapter.description().to_owned(),
