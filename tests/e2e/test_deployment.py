@@ -327,6 +327,33 @@ def test_the_helm_chart_renders_to_valid_manifests(values):
         assert container["resources"]["limits"]["cpu"]
 
 
+def of_kind(found, kind):
+    return [manifest for manifest in found if manifest["kind"] == kind]
+
+
+def test_the_chart_scales_by_keda_instead():
+    found = render({"autoscaling": {"enabled": True, "queuedTokens": 1000, "keda": {"enabled": True, "prometheus": "http://metrics:9090"}}})
+    assert not of_kind(found, "HorizontalPodAutoscaler")
+    (scaled,) = of_kind(found, "ScaledObject")
+    (deployment,) = of_kind(found, "Deployment")
+    assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"] and "replicas" not in deployment["spec"]
+    (trigger,) = scaled["spec"]["triggers"]
+    assert trigger["metadata"] == {"serverAddress": "http://metrics:9090", "threshold": "1000",
+                                   "query": 'sum(prefold_queue_tokens{namespace="default",pod=~"test-prefold-.*"})'}
+
+
+def test_the_charts_alerts_are_those_of_the_page():
+    (rules,) = of_kind(render({"prometheusRule": {"enabled": True, "labels": {"release": "monitoring"}}}), "PrometheusRule")
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert rules["spec"] == yaml.safe_load(page.split("```yaml\ngroups:")[1].join(["groups:", ""]).split("```")[0])
+    assert rules["metadata"]["labels"]["release"] == "monitoring"
+    metrics = set(re.findall(r"^\| `([a-z_]+)`", page, re.M))
+    for rule in rules["spec"]["groups"][0]["rules"]:
+        used = set(re.findall(r"\b(?:te|prefold)_[a-z_]+", rule["expr"]))
+        assert used and {re.sub("_(bucket|count|sum)$", "", name) for name in used} <= metrics, rule["alert"]
+        assert rule["annotations"]["summary"] and rule["annotations"]["runbook"]
+
+
 def test_the_chart_counts_threads_once():
     """The chart omits its own variable where the user sets it, as a variable or as a setting."""
     for values, missing in [({"extraEnv": [{"name": "RAYON_NUM_THREADS", "value": "2"}]}, "RAYON_NUM_THREADS"),
@@ -385,7 +412,7 @@ def started(arguments, variables, directory):
 
     def ready():
         assert process.poll() is None, path.read_text()
-        return re.search(r' ready address="(\S+):(\d+)" ', path.read_text())
+        return re.search(r' serving address="(\S+):(\d+)" ', path.read_text())
 
     try:
         eventually(ready, "the server is ready", START_LIMIT)
