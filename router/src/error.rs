@@ -2,12 +2,12 @@
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 400 | body not JSON or incomplete; no `Host` header, or two; no inputs; on OpenAI's routes also 422 and inputs too many or too long |
+//! | 400 | body not JSON, damaged or incomplete; no `Host` header, or two; no inputs; on OpenAI's routes also 422 and inputs too many or too long |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |
 //! | 413 | too many bytes or values in the body; too many inputs, or one that is too long |
-//! | 415 | the body is compressed |
+//! | 415 | the body has another coding than gzip or zstd |
 //! | 422 | other faults of the client: wrong types and values, a text that cannot be encoded, a task that the model does not support |
 //! | 424 | the forward pass failed |
 //! | 429 | overloaded; `Retry-After` says when to retry |
@@ -61,20 +61,22 @@ pub(crate) enum ApiError {
         /// Values allowed.
         limit: usize,
     },
-    /// The body is compressed.
-    #[error("the request has `{header}: {coding}`; send the body uncompressed")]
+    /// The body has an unsupported coding.
+    #[error("the request has `{header}: {coding}`; supported: {supported}")]
     Encoded {
         /// The header that says so.
         header: &'static str,
         /// Its value.
         coding: String,
+        /// The values that are supported.
+        supported: &'static str,
     },
     /// The host is missing, or there are two.
     #[error("the request has {0} `Host` headers; it must have one")]
     Host(usize),
-    /// The body ended early.
+    /// The body ended early, or its compressed data is damaged.
     #[error("the request body could not be read: {0}")]
-    Incomplete(String),
+    Unreadable(String),
     /// The body did not arrive in time.
     #[error("the request body did not arrive within {} s (--client-timeout)", .0.as_secs_f32())]
     Slow(Duration),
@@ -205,7 +207,7 @@ impl ApiError {
                 Error::Backend(_) => ErrorClass::server(StatusCode::FAILED_DEPENDENCY, "Backend"),
                 Error::ShuttingDown => ErrorClass::server(StatusCode::SERVICE_UNAVAILABLE, "Unhealthy"),
             },
-            Self::Syntax(_) | Self::Incomplete(_) | Self::Host(_) => {
+            Self::Syntax(_) | Self::Unreadable(_) | Self::Host(_) => {
                 ErrorClass::client(StatusCode::BAD_REQUEST, "Validation")
             }
             Self::Body { .. } | Self::UnknownField(_) => ErrorClass::client(unprocessable, "Validation"),
@@ -256,7 +258,7 @@ impl ApiError {
             | Self::TooManyValues { .. }
             | Self::Encoded { .. }
             | Self::Host(_)
-            | Self::Incomplete(_)
+            | Self::Unreadable(_)
             | Self::Slow(_)
             | Self::Unauthorized
             | Self::NotFound(_)
@@ -282,6 +284,9 @@ impl ApiError {
         *response.status_mut() = status;
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        if let Self::Encoded { header: "Content-Encoding", .. } = self {
+            response.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd"));
         }
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

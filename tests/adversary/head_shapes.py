@@ -64,13 +64,6 @@ def unknown_transfer_coding(draft):
 
 
 @shapes.posts
-def content_coding(draft):
-    coding = draft.chance.choice(["gzip", "br", "zstd", "deflate, gzip", "x-" + draft.huge(2000), "\xff"])
-    return draft.asked(draft.request(None, ("content-encoding", coding)), seconds=3,
-                       allowed=draft.refusals(415), least=1)
-
-
-@shapes.posts
 def expected_continue_and_no_body(draft):
     return draft.held(draft.head(("expect", "100-continue"), ("content-length", 1000)), most=1)
 

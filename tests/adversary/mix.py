@@ -4,6 +4,7 @@ import json
 import random
 
 import framing_shapes  # noqa: F401  Registers its shapes.
+import coding_shapes  # noqa: F401
 import head_shapes  # noqa: F401
 import product_shapes  # noqa: F401
 import shapes

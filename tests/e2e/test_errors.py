@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from raw import Vitals
+
 TEXT = "How do I restart a service after a crash?"
 KEY = "sesame-9d21f0"
 JSON = {"content-type": "application/json"}
@@ -18,6 +20,18 @@ def problem(response):
         return body["error"]["message"]
     assert isinstance(body["error_type"], str) and body["error_type"], body
     return body["error"]
+
+
+def zstd_frame(content):
+    """A frame of one uncompressed block (RFC 8878): a magic number, one byte each for the form and the content's size, the block."""
+    block = (len(content) << 3 | 1).to_bytes(3, "little") + content
+    return bytes.fromhex("28b52ffd") + bytes([0x20, len(content)]) + block
+
+
+def zstd_zeros(blocks):
+    """A frame with a window of 1 MiB and blocks that repeat a zero 131,072 times."""
+    repeated = (2**17 << 3 | 2).to_bytes(3, "little") + b"\0"
+    return bytes.fromhex("28b52ffd") + bytes([0, 80]) + repeated * blocks + (1).to_bytes(3, "little")
 
 
 def refused(path, status):
@@ -115,9 +129,31 @@ def test_json_that_is_not_an_object_is_refused(builtin, path):
         assert problem(response)
 
 
-def test_a_compressed_body_is_415(builtin):
-    response = builtin.request("POST", "/embed", gzip.compress(b'{"inputs":"a"}'), {**JSON, "content-encoding": "gzip"})
-    assert response.status == 415 and "gzip" in problem(response), response
+def test_compressed_bodies(builtin):
+    body = json.dumps({"inputs": ["a text", "another"]}).encode()
+    zipped, framed = gzip.compress(body), zstd_frame(body)
+    embed = lambda coding, sent: builtin.request("POST", "/embed", sent, {**JSON, "content-encoding": coding})  # noqa: E731
+    plain = builtin.request("POST", "/embed", body, JSON)
+    for coding, sent in [("gzip", zipped), ("X-GZIP", zipped), ("zstd", framed), ("identity", body)]:
+        response = embed(coding, sent)
+        assert (response.status, response.body) == (200, plain.body), coding
+    for coding, sent in [("gzip", zipped[:-5]), ("gzip", body), ("zstd", framed[:-1]), ("zstd", zipped)]:
+        response = embed(coding, sent)
+        assert response.status == 400 and coding in problem(response), response
+    response = embed("br", body)
+    assert response.status == 415 and "br" in problem(response) and "gzip" in response.headers["accept-encoding"], response
+
+
+def test_a_compressed_body_has_the_limit_of_what_it_contains(builtin):
+    """A gigabyte in 33 kB (zstd) and in 1 MB (gzip)."""
+    zeros = gzip.compress(bytes(2**20)) * 1000
+    for coding, sent in [("zstd", zstd_zeros(8192)), ("gzip", zeros)]:
+        vitals = Vitals(builtin.process.pid)
+        vitals.reset_peak()
+        before = vitals.peak()
+        response = builtin.request("POST", "/embed", sent, {**JSON, "content-encoding": coding})
+        assert response.status == 413 and "32000000" in problem(response), response
+        assert vitals.peak() < before + 150 * 2**20, coding
 
 
 def test_unknown_fields_are_ignored_and_named(builtin):
@@ -229,7 +265,7 @@ def test_each_request_is_logged_with_its_times_and_the_compaction_ratio(locked):
     line = next(line for line in reversed(lines) if line.get("path") == "/embed")
     assert (line["method"], line["status"], line["compaction_ratio"]) == ("POST", 200, 0.5)
     assert (line["model"], line["key"]) == ("prefold-mini", "1")
-    assert next(line for line in lines if line["message"] == "ready")["radix_mlp_threshold"] == 0.95
+    assert next(line for line in lines if line["message"] == "serving")["radix_mlp_threshold"] == 0.95
     for stage in ("tokenization_ms", "queue_ms", "planning_ms", "inference_ms", "total_ms"):
         assert line[stage] >= 0, line
 

@@ -198,7 +198,7 @@ def test_codings_that_are_not_known(builtin):
     chunks = CHUNK + b"0\r\n\r\n"
     for fields, status in [([("transfer-encoding", "gzip, chunked")], 415), ([("transfer-encoding", "Chunked")], 200),
                            ([("transfer-encoding", "chunked"), ("content-encoding", "IDENTITY")], 200),
-                           ([("transfer-encoding", "chunked"), ("content-encoding", "identity"), ("content-encoding", "gzip")], 415),
+                           ([("transfer-encoding", "chunked"), ("content-encoding", "zstd"), ("content-encoding", "gzip")], 415),
                            ([("transfer-encoding", "chunked"), ("content-encoding", "identity, br")], 415)]:
         with unharmed(builtin), Raw(builtin.port) as client:
             client.send(head("POST", "/embed", *JSON_HEAD, *fields, ("connection", "close")) + chunks)

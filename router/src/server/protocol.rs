@@ -25,7 +25,7 @@ fn violation(version: Version, headers: &HeaderMap) -> Option<ApiError> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let other = codings.find(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))?;
     let coding = shown(&String::from_utf8_lossy(other.as_bytes()));
-    Some(ApiError::Encoded { header: "Transfer-Encoding", coding })
+    Some(ApiError::Encoded { header: "Transfer-Encoding", coding, supported: "chunked" })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Request bodies: size limits, JSON, and errors that name the field.
 
+use super::content_coding::ContentCoding;
 use super::guarded::Guarded;
 use super::parsed_size::parsed_size;
 use crate::error::ApiError;
@@ -8,10 +9,11 @@ use crate::state::ignored::{IgnoredFields, Names};
 use axum::body::{BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
-use futures::StreamExt;
-use prefold_core::{Error, Share, shown};
+use futures::{AsyncReadExt, StreamExt, TryStreamExt};
+use prefold_core::{Error, Share};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use std::io;
 use std::sync::Arc;
 
 /// Bytes beyond the limit that are read and discarded, so that a client that is still sending gets its 413 instead of a
@@ -20,6 +22,9 @@ const MAX_DISCARDED: usize = 64 << 20;
 
 /// Bytes of a body that is parsed where it arrives: less than half a millisecond's work.
 const PARSED_AT_ONCE: usize = 1 << 16;
+
+/// Bytes that are decoded before other connections of the thread have their turn.
+const DECODED_AT_ONCE: usize = 1 << 14;
 
 /// The body as JSON, whatever its content type. The response names unknown fields; with `--strict-fields` they are an error.
 #[derive(Debug)]
@@ -112,14 +117,16 @@ impl FromRequest<App> for RawBody {
 
 /// Reads the body. The head is checked and dropped first, so that a request whose body never arrives holds little.
 fn read_body(request: Request, limit: usize) -> impl Future<Output = Result<Vec<u8>, ApiError>> + Send {
-    let checked = check_head(request.headers(), limit);
-    let declared = declared(request.headers());
+    let coding = check_head(request.headers(), limit);
+    let declared = if matches!(coding, Ok(None)) { declared(request.headers()) } else { 0 };
     let held = request.extensions().get::<Arc<Share>>().cloned();
     let arriving = Arriving { limit, declared, held, bytes: Vec::new() };
     let body = request.into_body().into_data_stream();
     async move {
-        checked?;
-        arriving.read(body).await
+        match coding? {
+            None => arriving.read(body).await,
+            Some(coding) => arriving.read_encoded(coding, body).await,
+        }
     }
 }
 
@@ -129,22 +136,18 @@ fn declared(headers: &HeaderMap) -> usize {
     headers.get(header::CONTENT_LENGTH).and_then(number).unwrap_or(0)
 }
 
-/// Refuses bodies by their headers alone.
+/// The body's coding. Refuses bodies by their headers alone.
 ///
 /// # Errors
 /// [`ApiError::Encoded`]; [`ApiError::PayloadTooLarge`] if the client has not sent the body yet, or would send more than is
 /// worth reading.
-fn check_head(headers: &HeaderMap, limit: usize) -> Result<(), ApiError> {
-    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
-    if let Some(coding) = codings.find(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
-        let coding = shown(&String::from_utf8_lossy(coding.as_bytes()));
-        return Err(ApiError::Encoded { header: "Content-Encoding", coding });
-    }
+fn check_head(headers: &HeaderMap, limit: usize) -> Result<Option<ContentCoding>, ApiError> {
+    let coding = ContentCoding::of(headers)?;
     let excess = declared(headers).saturating_sub(limit);
     if excess > 0 && (headers.contains_key(header::EXPECT) || excess > MAX_DISCARDED) {
         return Err(ApiError::PayloadTooLarge { limit });
     }
-    Ok(())
+    Ok(coding)
 }
 
 /// A body that is arriving. Memory is allocated for bytes that have arrived, not for a declared length, and is counted.
@@ -158,15 +161,65 @@ struct Arriving {
 impl Arriving {
     async fn read(mut self, mut chunks: BodyDataStream) -> Result<Vec<u8>, ApiError> {
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|error| ApiError::Incomplete(error.to_string()))?;
+            let chunk = chunk.map_err(|error| ApiError::Unreadable(error.to_string()))?;
             if let Err(error) = self.take(&chunk) {
-                self.bytes = Vec::new();
-                self.held.iter().for_each(|held| held.shrink_to(0));
-                discard(chunks, chunk.len()).await;
-                return Err(error);
+                return Err(self.give_up(error, chunks).await);
             }
         }
         Ok(self.bytes)
+    }
+
+    /// Decodes the body as it arrives. The limit holds for the encoded and for the decoded bytes.
+    async fn read_encoded(mut self, coding: ContentCoding, mut chunks: BodyDataStream) -> Result<Vec<u8>, ApiError> {
+        match self.decode(coding, &mut chunks).await {
+            Ok(decoder_bytes) => {
+                self.held.iter().for_each(|held| held.shrink_to(held.held().saturating_sub(decoder_bytes)));
+                Ok(self.bytes)
+            }
+            Err(error) => Err(self.give_up(error, chunks).await),
+        }
+    }
+
+    /// Reads and decodes `chunks`. The result is the bytes that are held for the decoder.
+    async fn decode(&mut self, coding: ContentCoding, chunks: &mut BodyDataStream) -> Result<usize, ApiError> {
+        let mut decoder_bytes = coding.state_bytes();
+        self.hold(decoder_bytes)?;
+        let (limit, mut arrived) = (self.limit, 0);
+        let encoded = chunks.map(move |chunk| {
+            let chunk = chunk.map_err(|error| io::Error::other(ApiError::Unreadable(error.to_string())))?;
+            arrived += chunk.len();
+            if arrived > limit { Err(io::Error::other(ApiError::PayloadTooLarge { limit })) } else { Ok(chunk) }
+        });
+        let mut decoder = coding.decoder(encoded.into_async_read());
+        let mut piece = vec![0; DECODED_AT_ONCE];
+        loop {
+            let decoded = decoder.read(&mut piece).await;
+            let decoded = decoded.map_err(|error| {
+                let damaged = |error: io::Error| ApiError::Unreadable(format!("{}: {error}", coding.name()));
+                error.downcast::<ApiError>().unwrap_or_else(damaged)
+            })?;
+            if decoded == 0 {
+                return Ok(decoder_bytes);
+            }
+            // The decoder keeps its last output, up to the size of its window.
+            let window = decoded.min(coding.window_bytes().saturating_sub(self.bytes.len()));
+            self.hold(window)?;
+            decoder_bytes += window;
+            self.take(&piece[..decoded])?;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Releases what is held, and reads on for the client's sake.
+    async fn give_up(mut self, error: ApiError, chunks: BodyDataStream) -> ApiError {
+        self.bytes = Vec::new();
+        self.held.iter().for_each(|held| held.shrink_to(0));
+        discard(chunks).await;
+        error
+    }
+
+    fn hold(&self, bytes: usize) -> Result<(), Error> {
+        self.held.as_ref().map_or(Ok(()), |held| held.grow(bytes))
     }
 
     fn take(&mut self, chunk: &[u8]) -> Result<(), ApiError> {
@@ -181,7 +234,8 @@ impl Arriving {
 }
 
 /// Reads on for the client's sake, up to a limit.
-async fn discard(mut chunks: BodyDataStream, mut discarded: usize) {
+async fn discard(mut chunks: BodyDataStream) {
+    let mut discarded = 0;
     while discarded <= MAX_DISCARDED
         && let Some(Ok(chunk)) = chunks.next().await
     {

@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod answer;
 pub(crate) mod body;
 pub(crate) mod cohere;
+mod content_coding;
 pub(crate) mod cost;
 pub(crate) mod element;
 pub(crate) mod encode_fields;

@@ -3,9 +3,14 @@
 use super::*;
 use crate::wire::inputs::{Inputs, MAX_IDS};
 use crate::wire::parsed_size::MAX_VALUES;
+use async_compression::Level;
+use async_compression::futures::write::{GzipEncoder, ZstdEncoder};
+use async_compression::zstd::CParameter;
 use axum::body::{Body, Bytes};
+use futures::AsyncWriteExt;
 use prefold_core::{Input, Quota, Resource};
 use serde::Deserialize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 
 #[derive(Debug, Deserialize)]
@@ -81,13 +86,13 @@ fn a_body_is_an_object() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_is_named_so() {
+async fn another_coding_is_named() {
     let coded = |coding| request(chunked(&[4]), &[(header::CONTENT_ENCODING, coding)]);
-    let error = read_body(coded("gzip"), 10).await.unwrap_err();
-    assert!(matches!(&error, ApiError::Encoded { coding, .. } if coding == "gzip"), "{error}");
+    let error = read_body(coded("br"), 10).await.unwrap_err();
+    assert!(matches!(&error, ApiError::Encoded { coding, .. } if coding == "br"), "{error}");
     let identity = (header::CONTENT_ENCODING, "Identity");
     for fields in
-        [&[(header::CONTENT_ENCODING, "identity, gzip")][..], &[identity.clone(), (header::CONTENT_ENCODING, "br")]]
+        [&[(header::CONTENT_ENCODING, "zstd, gzip")][..], &[identity.clone(), (header::CONTENT_ENCODING, "br")]]
     {
         assert!(read_body(request(chunked(&[4]), fields), 10).await.is_err(), "{fields:?}");
     }
@@ -98,7 +103,107 @@ async fn a_compressed_body_is_named_so() {
 async fn a_broken_body_is_the_clients_fault() {
     let chunks = [Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("gone"))];
     let result = read_body(request(Body::from_stream(futures::stream::iter(chunks)), &[]), 10).await;
-    assert!(matches!(result, Err(ApiError::Incomplete(problem)) if problem.contains("gone")));
+    assert!(matches!(result, Err(ApiError::Unreadable(problem)) if problem.contains("gone")));
+}
+
+/// The body of a request with a coding, in pieces of a size.
+fn encoded(coding: &'static str, bytes: &[u8], piece: usize) -> Request {
+    let pieces: Vec<_> = bytes.chunks(piece).map(|piece| Ok::<_, io::Error>(Bytes::copy_from_slice(piece))).collect();
+    request(Body::from_stream(futures::stream::iter(pieces)), &[(header::CONTENT_ENCODING, coding)])
+}
+
+async fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzipEncoder::new(Vec::new());
+    encoder.write_all(bytes).await.unwrap();
+    encoder.close().await.unwrap();
+    encoder.into_inner()
+}
+
+async fn zstd(bytes: &[u8], window_log: u32) -> Vec<u8> {
+    let parameters = [CParameter::window_log(window_log)];
+    let mut encoder = ZstdEncoder::with_quality_and_params(Vec::new(), Level::Fastest, &parameters);
+    encoder.write_all(bytes).await.unwrap();
+    encoder.close().await.unwrap();
+    encoder.into_inner()
+}
+
+/// Bytes that compress to about half.
+fn text(len: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        b'a' + u8::try_from(state >> 28).unwrap()
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[tokio::test]
+async fn an_encoded_body_is_decoded() {
+    let body = text(100_000);
+    let two_members = [gzip(&body[..60_000]).await, gzip(&body[60_000..]).await].concat();
+    let two_frames = [zstd(&body[..60_000], 20).await, zstd(&body[60_000..], 20).await].concat();
+    let once = (gzip(&body).await, zstd(&body, 23).await);
+    for (coding, bytes) in [("gzip", once.0), ("gzip", two_members), ("zstd", once.1), ("zstd", two_frames)] {
+        for piece in [7, 1000, 1 << 20] {
+            let decoded = read_body(encoded(coding, &bytes, piece), 100_000).await.unwrap();
+            assert!(decoded == body, "{coding} in pieces of {piece}");
+            let too_large = read_body(encoded(coding, &bytes, piece), 99_999).await;
+            assert!(matches!(too_large, Err(ApiError::PayloadTooLarge { limit: 99_999 })), "{coding}: {too_large:?}");
+        }
+    }
+    assert_eq!(read_body(encoded("zstd", &zstd(b"", 20).await, 7), 10).await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn the_limit_holds_for_encoded_bytes_too() {
+    // Empty members: nothing is ever decoded.
+    let nothing = gzip(b"").await.repeat(1000);
+    let result = read_body(encoded("gzip", &nothing, 100), nothing.len() - 1).await;
+    assert!(matches!(result, Err(ApiError::PayloadTooLarge { .. })), "{result:?}");
+    assert_eq!(read_body(encoded("gzip", &nothing, 100), nothing.len()).await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn damaged_codings_are_the_clients_fault() {
+    let (zipped, framed) = (gzip(&text(1000)).await, zstd(&text(1000), 20).await);
+    let wide = zstd(&text(1 << 20), 24).await;
+    for (coding, bytes, problem) in [
+        ("gzip", zipped[..zipped.len() - 9].to_vec(), "gzip: "),
+        ("gzip", [&zipped[..], b"rest"].concat(), "gzip: "),
+        ("gzip", b"{\"inputs\":\"a\"}".to_vec(), "gzip: "),
+        ("gzip", Vec::new(), "gzip: "),
+        ("gzip", framed.clone(), "gzip: "),
+        ("zstd", framed[..framed.len() - 1].to_vec(), "zstd: "),
+        ("zstd", [&framed[..], b"rest"].concat(), "zstd: "),
+        ("zstd", zipped, "zstd: "),
+        ("zstd", wide, "too much memory"),
+    ] {
+        let result = read_body(encoded(coding, &bytes, 100), 1 << 21).await;
+        assert!(matches!(&result, Err(ApiError::Unreadable(said)) if said.contains(problem)), "{coding}: {result:?}");
+    }
+    let gone = [Ok(Bytes::from(framed[..20].to_vec())), Err(io::Error::other("gone"))];
+    let gone = request(Body::from_stream(futures::stream::iter(gone)), &[(header::CONTENT_ENCODING, "zstd")]);
+    let result = read_body(gone, 10_000).await;
+    assert!(matches!(&result, Err(ApiError::Unreadable(said)) if said.contains("gone")), "{result:?}");
+}
+
+#[tokio::test]
+async fn what_a_decoder_keeps_counts_while_it_decodes() {
+    let body = text(1_000_000);
+    for (coding, bytes, kept) in [("gzip", gzip(&body).await, 1 << 15), ("zstd", zstd(&body, 23).await, 900_000)] {
+        let share = Arc::new(Quota::new(1, Resource::BufferedBytes).share());
+        let (seen, of_pieces) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&share));
+        let most = Arc::clone(&seen);
+        let mut request = encoded(coding, &bytes, 1000).map(|pieces| {
+            let pieces = pieces.into_data_stream();
+            Body::from_stream(pieces.inspect(move |_| _ = most.fetch_max(of_pieces.held(), Ordering::Relaxed)))
+        });
+        request.extensions_mut().insert(Arc::clone(&share));
+        let capacity = read_body(request, body.len()).await.unwrap().capacity();
+        let most = seen.load(Ordering::Relaxed);
+        assert!(most > capacity + kept && most < capacity + kept + 600_000, "{coding}: {most} beside {capacity}");
+        assert_eq!(share.held(), capacity, "{coding}: the decoder's bytes are released");
+    }
 }
 
 #[test]
