@@ -31,6 +31,8 @@ ENTRYPOINT ["prefold"]
 FROM ${RUST_IMAGE} AS build-cpu
 WORKDIR /src
 COPY . .
+# The commit that --version, /info and the metrics name: --build-arg PREFOLD_COMMIT="$(git rev-parse HEAD)"
+ARG PREFOLD_COMMIT=
 # Cargo's downloads and intermediate results stay out of the image.
 RUN cargo build --locked --release -p prefold --target-dir /tmp/target \
     && install -D -s /tmp/target/release/prefold /out/prefold \
@@ -53,6 +55,7 @@ RUN scripts/cuda-toolchain.sh /opt/cuda
 ARG CUDA_COMPUTE_CAP=80
 ENV CUDA_COMPUTE_CAP=${CUDA_COMPUTE_CAP}
 COPY . .
+ARG PREFOLD_COMMIT=
 # There is no driver while an image is built; the program opens it when it starts.
 RUN eval "$(scripts/cuda-toolchain.sh /opt/cuda)" \
     && cargo build --locked --release --features cuda -p prefold --target-dir /tmp/target \

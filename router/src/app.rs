@@ -8,8 +8,9 @@ use crate::server::stopping::{self, DEVICE_LOST_STATUS, ServerConfig, Signals, S
 use crate::server::{routing, stop_watchdog};
 use crate::state::model_names::ModelNames;
 use crate::state::registry::Registry;
-use crate::state::{App, HttpConfig};
+use crate::state::{App, HttpConfig, reloading};
 use crate::telemetry::log_writer::LOG;
+use crate::telemetry::version::version_and_commit;
 use crate::telemetry::{log_filter, logs, metrics};
 use anyhow::Context;
 use prefold_core::{Engine, ProcessQuotas, without_credentials};
@@ -92,17 +93,21 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     tokio::spawn(metrics::run_upkeep(metrics.clone()));
     tokio::spawn(LOG.retry());
 
-    let ServerConfig { address, metrics: metrics_address, http, serving } = server;
+    let ServerConfig { address, tls, metrics: metrics_address, http, serving } = server;
     allow_files(serving.connections.connections);
     let hangup = signal(SignalKind::hangup()).context("cannot catch signals")?;
-    tokio::spawn(http.api_keys.clone().reload_on_change(hangup));
-    let listener = listen(&address).await?;
+    let (keys, of_listener) = (http.api_keys.clone(), tls.clone());
+    tokio::spawn(reloading::reload(hangup, move |was_asked| {
+        keys.refresh(was_asked);
+        tls.iter().for_each(|tls| tls.refresh(was_asked));
+    }));
+    let listener = listen(&address, of_listener).await?;
     let metrics_listener = match metrics_address {
-        Some(address) => Some(listen(&address).await?),
+        Some(address) => Some(listen(&address, None).await?),
         None => None,
     };
-    let (address, public_port) = (listener.address(), listener.public_port());
-    tracing::info!(model = names.id, version = env!("CARGO_PKG_VERSION"), "loading");
+    let (address, url, public_port) = (listener.address(), listener.url(), listener.public_port());
+    tracing::info!(model = names.id, version = version_and_commit(), "loading");
     let unfinished = Arc::new(AtomicUsize::new(0));
     let of_app = Arc::clone(&unfinished);
     let quotas = ProcessQuotas::new(limits).map_err(StartError::Setting)?;
@@ -112,7 +117,7 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
         let engine = loading.await.context("loading the model panicked")??;
         metrics::record_build(engine.info(), &names.served);
         let app = App::new(Registry::one(engine, names), quotas, http, metrics, of_app);
-        app.log_ready(&address, public_port);
+        app.log_ready(&address, &url, public_port);
         if let Some(listener) = metrics_listener {
             tracing::info!(address = listener.address(), "metrics");
             let routes = routing::metrics_router(app.clone());

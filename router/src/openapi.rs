@@ -16,11 +16,11 @@ const KEY: &str = "api_key";
 
 /// Error statuses that any route may return, in addition to its own.
 const ERRORS: [(&str, &str); 10] = [
-    ("400", "The body is not JSON, or ended early; no inputs, or an empty one"),
+    ("400", "The body is not JSON, damaged, or ended early; no inputs, or an empty one"),
     ("401", "The API key is missing or wrong"),
     ("408", "The body did not arrive within `--client-timeout`"),
     ("413", "Too many bytes (`--payload-limit`), values or inputs; an input that is too long, without truncation"),
-    ("415", "The body is compressed (`Content-Encoding`)"),
+    ("415", "`Content-Encoding` is neither gzip nor zstd"),
     ("422", "A wrong value or type, or a task that the model does not support"),
     ("424", "The forward pass failed"),
     ("429", "A limit of the server is reached; retry after `Retry-After` seconds"),
@@ -32,7 +32,7 @@ const ERRORS: [(&str, &str); 10] = [
 const OPENAI_ERRORS: [(&str, &str); 2] = [
     (
         "400",
-        "The body is not JSON, or ended early; a wrong value or type; no inputs, an empty one, too many, or one that is too \
+        "The body is not JSON, damaged, or ended early; a wrong value or type; no inputs, an empty one, too many, or one that is too \
          long, without truncation; a task that the model does not support",
     ),
     ("413", "Too many bytes (`--payload-limit`) or values"),

@@ -76,8 +76,11 @@ class Address:
     def url(self, path=""):
         return f"http://127.0.0.1:{self.port}{path}"
 
+    def connection(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT)
+
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT)
+        connection = self.connection()
         try:
             connection.request(method, path, body=body, headers=headers or {})
             response = connection.getresponse()
@@ -94,7 +97,7 @@ class Address:
 
     def post_and_leave(self, path, request):
         """POSTs `request` as JSON and resets the connection without reading the response."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_LIMIT)
+        connection = self.connection()
         connection.request("POST", path, json.dumps(request), {"content-type": "application/json"})
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()

@@ -29,7 +29,7 @@ SERVERS = {
 WIDTH = 110
 NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
 MEASURED_ONCE = {"embedding_range"}  # Null before the server's first request for such vectors, whatever test sends it.
-CHANGING = {"id", "created", "tokenization_workers", "version", "device", "kernels", "kernels_reason"}
+CHANGING = {"id", "created", "tokenization_workers", "version", "sha", "device", "kernels", "kernels_reason"}
 EXAMPLES = [example for document in DOCUMENTS for example in EXAMPLE.finditer(document.read_text())]
 
 

@@ -1,6 +1,6 @@
 //! Liveness and readiness: `/health`, `/ready`.
 //!
-//! | | `/health`, `/ping`, `/` | `/ready` |
+//! | | `/health`, `/ping`, `GET /` | `/ready` |
 //! | --- | --- | --- |
 //! | the model is loading | 200 | 503 |
 //! | requests are answered | 200 | 200 |

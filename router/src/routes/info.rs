@@ -4,6 +4,7 @@ use crate::error::ApiError;
 use crate::state::App;
 use crate::state::model_names::ModelNames;
 use crate::state::vector_ranges::VectorRanges;
+use crate::telemetry::version::{COMMIT, VERSION};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
@@ -124,8 +125,8 @@ impl<'a> Info<'a> {
             max_client_batch_size: engine.max_client_batch_size,
             auto_truncate: engine.auto_truncate,
             tokenization_workers: engine.tokenization_workers,
-            version: env!("CARGO_PKG_VERSION"),
-            sha: None,
+            version: VERSION,
+            sha: COMMIT,
             docker_label: None,
             architecture: &model.model_type,
             dtype: model.dtype,

@@ -4,6 +4,7 @@ pub(crate) mod cohere;
 pub(crate) mod docs;
 pub(crate) mod embed;
 pub(crate) mod health;
+mod home;
 pub(crate) mod info;
 mod kept;
 pub(crate) mod models;

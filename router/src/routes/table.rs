@@ -1,6 +1,8 @@
 //! The table of routes. The router, the OpenAPI description, the form of errors and the treatment of monitors follow from it.
 
-use super::{cohere, embed, health, info, models, openai, predict, predict_tokens, rerank, score, task, tokenize};
+use super::{
+    cohere, embed, health, home, info, models, openai, predict, predict_tokens, rerank, score, task, tokenize,
+};
 use crate::error::Dialect;
 use crate::state::App;
 use axum::Router;
@@ -72,7 +74,8 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Facts: info::info;
         Facts: models::models;
         Facts: models::model;
-        Liveness: health::health, "/ping", "/";
+        Liveness: health::health, "/ping";
+        Liveness: home::home;
         Readiness: health::ready;
         Metrics: info::metrics;
     }

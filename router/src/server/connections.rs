@@ -6,7 +6,8 @@ mod stream;
 
 use self::exchange::Exchange;
 use self::stream::ClientStream;
-use super::listening::{Connection, Listener};
+use super::byte_stream::ByteStream;
+use super::listening::Listener;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -61,12 +62,18 @@ pub(crate) async fn serve(
             _ = &mut stop => break,
         };
         let exchange = Exchange::new(Arc::clone(&unfinished), limits.client_timeout);
-        let stream = ClientStream::new(stream, Arc::clone(&exchange));
-        let routes = routes.clone();
-        let service = service_fn(move |request| Arc::clone(&exchange).answer(routes(), request));
-        let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
+        let (tls, http, watcher, routes) = (listener.tls(), http.clone(), open.watcher(), routes.clone());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let ended = async {
+                let stream = match tls {
+                    Some(tls) => tls.accept(stream, limits.client_timeout).await?,
+                    None => stream,
+                };
+                let stream = ClientStream::new(stream, Arc::clone(&exchange));
+                let service = service_fn(move |request| Arc::clone(&exchange).answer(routes(), request));
+                watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await.map_err(io::Error::other)
+            };
+            if let Err(error) = ended.await {
                 tracing::debug!(target: "connection", "a connection ended early: {error}");
             }
             drop(permit);
@@ -92,7 +99,7 @@ async fn all_answered(unfinished: &AtomicUsize) {
 }
 
 /// The next connection, once fewer than the limit are open.
-async fn accept(listener: &Listener, permits: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, Box<dyn Connection>) {
+async fn accept(listener: &Listener, permits: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, Box<dyn ByteStream>) {
     // The semaphore is never closed.
     let permit = Arc::clone(permits).acquire_owned().await.ok();
     loop {

@@ -1,11 +1,12 @@
 //! Listening sockets, and enough file descriptors for their connections.
 
+use super::byte_stream::ByteStream;
+use super::tls::Tls;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 /// Unsent bytes of a response that the kernel may hold. A client makes progress when it takes half of them, rather than
@@ -25,21 +26,28 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-/// A listening socket.
+/// A listening socket, and TLS of its connections.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) struct Listener {
+    socket: Socket,
+    tls: Option<Tls>,
+}
+
+#[derive(Debug)]
+enum Socket {
     Tcp(TcpListener),
     Unix(UnixSocket),
 }
 
-/// A client's connection.
-pub(crate) trait Connection: AsyncRead + AsyncWrite + AsFd + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + AsFd + Send + Unpin> Connection for T {}
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self { socket: Socket::Tcp(listener), tls: None }
+    }
+}
 
 /// A listening Unix socket, whose file is removed at the end.
 #[derive(Debug)]
-pub(crate) struct UnixSocket {
+struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Device and inode of the file: a process that took over the path has another.
@@ -60,14 +68,15 @@ pub(crate) fn allow_files(connections: usize) {
 ///
 /// # Errors
 /// The address is in use, not allowed or not an address of this machine; the message says what to change.
-pub(crate) async fn listen(address: &Address) -> anyhow::Result<Listener> {
-    match address {
-        Address::Tcp { hostname, port, flag } => listen_on_port(hostname, *port, flag).await.map(Listener::Tcp),
+pub(crate) async fn listen(address: &Address, tls: Option<Tls>) -> anyhow::Result<Listener> {
+    let socket = match address {
+        Address::Tcp { hostname, port, flag } => Socket::Tcp(listen_on_port(hostname, *port, flag).await?),
         Address::Unix(path) => match UnixSocket::bind(path) {
-            Ok(socket) => Ok(Listener::Unix(socket)),
-            Err(error) => Err(anyhow::anyhow!("cannot listen on {} (--uds-path): {error}", path.display())),
+            Ok(socket) => Socket::Unix(socket),
+            Err(error) => anyhow::bail!("cannot listen on {} (--uds-path): {error}", path.display()),
         },
-    }
+    };
+    Ok(Listener { socket, tls })
 }
 
 async fn listen_on_port(hostname: &str, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
@@ -87,26 +96,51 @@ impl Listener {
     ///
     /// # Errors
     /// The system has no room for it, or its client has left.
-    pub(crate) async fn accept(&self) -> io::Result<Box<dyn Connection>> {
-        Ok(match self {
-            Self::Tcp(listener) => Box::new(prepared(listener.accept().await?.0)),
-            Self::Unix(socket) => Box::new(socket.listener.accept().await?.0),
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn ByteStream>> {
+        Ok(match &self.socket {
+            Socket::Tcp(listener) => Box::new(prepared(listener.accept().await?.0)),
+            Socket::Unix(socket) => Box::new(socket.listener.accept().await?.0),
         })
+    }
+
+    /// TLS of the connections.
+    pub(super) fn tls(&self) -> Option<Tls> {
+        self.tls.clone()
     }
 
     /// The address as logs show it.
     pub(crate) fn address(&self) -> String {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| "unknown".to_owned(), |it| it.to_string()),
-            Self::Unix(socket) => socket.path.display().to_string(),
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().map_or_else(|_| "unknown".to_owned(), |it| it.to_string()),
+            Socket::Unix(socket) => socket.path.display().to_string(),
         }
+    }
+
+    /// The page to open in a browser on this machine; the path of a Unix socket.
+    pub(crate) fn url(&self) -> String {
+        let address = match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr(),
+            Socket::Unix(socket) => return socket.path.display().to_string(),
+        };
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        address.map_or_else(
+            |_| "unknown".to_owned(),
+            |mut address| {
+                if address.ip().is_unspecified() {
+                    address.set_ip(Ipv4Addr::LOCALHOST.into());
+                }
+                format!("{scheme}://{address}/docs")
+            },
+        )
     }
 
     /// The port on which all networks of the machine reach the server.
     pub(crate) fn public_port(&self) -> Option<u16> {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().ok().filter(|it| it.ip().is_unspecified()).map(|it| it.port()),
-            Self::Unix(_) => None,
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                listener.local_addr().ok().filter(|it| it.ip().is_unspecified()).map(|it| it.port())
+            }
+            Socket::Unix(_) => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The server around the routes: connections, loading gate, routing table, shutdown.
 
+mod byte_stream;
 pub(crate) mod connections;
 pub(crate) mod listening;
 mod loading_gate;
@@ -7,3 +8,4 @@ mod protocol;
 pub(crate) mod routing;
 pub(crate) mod stop_watchdog;
 pub(crate) mod stopping;
+pub(crate) mod tls;

@@ -2,6 +2,7 @@
 
 use super::connections::{self, ConnectionLimits};
 use super::listening::{Address, Listener};
+use super::tls::Tls;
 use super::{loading_gate, routing};
 use crate::routes::health;
 use crate::state::{App, HttpConfig};
@@ -31,6 +32,8 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(crate) struct ServerConfig {
     pub(crate) address: Address,
+    /// TLS of this address.
+    pub(crate) tls: Option<Tls>,
     /// Host and port that serve `/metrics` instead.
     pub(crate) metrics: Option<Address>,
     pub(crate) http: HttpConfig,

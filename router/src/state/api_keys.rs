@@ -1,21 +1,13 @@
 //! API keys from the command line and from a file that is reloaded while the server runs.
 
+use super::reloading::{FileIdentity, LastProblem, invalid, read};
 use super::secret::{self, Secret};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
-use tokio::signal::unix::Signal;
-
-/// Period of reading the file: a change is found by its content, not by its modification time.
-const PERIOD: Duration = Duration::from_secs(2);
-
-/// Maximum bytes of a key file; a larger file was named by mistake.
-const MAX_FILE: u64 = 1 << 20;
 
 /// The valid keys. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -45,9 +37,8 @@ struct KeyFile {
     path: PathBuf,
     read: RwLock<ReadKeys>,
     /// Digest and identity when it was last looked at.
-    seen: Mutex<Option<(u64, (u64, u64))>>,
-    /// The last problem, which is logged once.
-    problem: Mutex<Option<String>>,
+    seen: Mutex<Option<(u64, FileIdentity)>>,
+    problem: LastProblem,
     hasher: RandomState,
 }
 
@@ -57,8 +48,7 @@ struct ReadKeys {
     keys: Arc<[Key]>,
     /// Hash of the text.
     digest: u64,
-    /// Device and inode: a file that was replaced as a whole has others.
-    identity: (u64, u64),
+    identity: FileIdentity,
 }
 
 impl Keys {
@@ -89,16 +79,10 @@ impl Keys {
         keys().map(|key| &key.owner).find(|owner| owner.number == number).cloned()
     }
 
-    /// Reloads the file whenever it changes and on `hangup`; never returns.
-    pub(crate) async fn reload_on_change(self, mut hangup: Signal) {
-        loop {
-            let was_asked = tokio::select! {
-                () = tokio::time::sleep(PERIOD) => false,
-                _ = hangup.recv() => true,
-            };
-            if let Some(file) = &self.file {
-                file.refresh(was_asked);
-            }
+    /// Reads the file again.
+    pub(crate) fn refresh(&self, was_asked: bool) {
+        if let Some(file) = &self.file {
+            file.refresh(was_asked);
         }
     }
 }
@@ -127,7 +111,7 @@ impl KeyFile {
         let (text, identity) = read(&path)?;
         let keys = parse(&text, &[])?;
         let read = RwLock::new(ReadKeys { keys, digest: hasher.hash_one(text), identity });
-        Ok(Self { path, read, seen: Mutex::default(), problem: Mutex::default(), hasher })
+        Ok(Self { path, read, seen: Mutex::default(), problem: LastProblem::default(), hasher })
     }
 
     fn keys(&self) -> Arc<[Key]> {
@@ -145,11 +129,7 @@ impl KeyFile {
             Ok(None) => None,
             Err(problem) => Some(problem.to_string()),
         };
-        let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(problem) = problem.as_ref().filter(|&problem| was_asked || known.as_ref() != Some(problem)) {
-            tracing::error!("{path} (--api-key-file): {problem}; the previous keys stay valid");
-        }
-        *known = problem;
+        self.problem.record(format_args!("{path} (--api-key-file)"), problem, was_asked, "the previous keys");
     }
 
     /// Takes over the file's keys and returns their number; `None` if the file is unchanged.
@@ -174,25 +154,12 @@ impl KeyFile {
     }
 }
 
-/// The file's text and identity.
-fn read(path: &Path) -> io::Result<(String, (u64, u64))> {
-    let metadata = path.metadata()?;
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
-        return Err(invalid(&format!("is not a file of at most {MAX_FILE} bytes")));
-    }
-    Ok((std::fs::read_to_string(path)?, (metadata.dev(), metadata.ino())))
-}
-
 fn parse(text: &str, known: &[Key]) -> io::Result<Arc<[Key]>> {
     // Editors put a byte order mark before the first line.
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     let keys: Arc<[Key]> = lines.filter_map(|line| Key::of_line(line, known)).collect();
     if keys.is_empty() { Err(invalid("has no keys")) } else { Ok(keys) }
-}
-
-fn invalid(problem: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, problem)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub(crate) mod holding;
 pub(crate) mod ignored;
 pub(crate) mod model_names;
 pub(crate) mod registry;
+pub(crate) mod reloading;
 pub(crate) mod secret;
 pub(crate) mod vector_ranges;
 
@@ -82,8 +83,8 @@ impl State {
         self.metrics.text()
     }
 
-    /// Logs address, models and settings, and warnings about settings that may be unintended.
-    pub(crate) fn log_ready(&self, address: &str, public_port: Option<u16>) {
+    /// Logs address, models and settings, the page to begin with, and warnings about settings that may be unintended.
+    pub(crate) fn log_ready(&self, address: &str, url: &str, public_port: Option<u16>) {
         for warning in self.models.iter().flat_map(|model| &model.engine.info().capabilities.warnings) {
             tracing::warn!("{warning}");
         }
@@ -94,6 +95,7 @@ impl State {
             );
         }
         self.models.iter().for_each(|model| log_model(model, address));
+        tracing::info!(url, "ready");
     }
 }
 
@@ -113,7 +115,7 @@ fn log_model(model: &ServedModel, address: &str) {
         kernels_reason = model.kernels_reason,
         attention = model.attention,
         radix_mlp_threshold = decimal(engine.config().radix_mlp_threshold),
-        "ready"
+        "serving"
     );
 }
 
@@ -129,6 +131,8 @@ pub(crate) enum SharePrefixes {
 /// Settings of HTTP.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpConfig {
+    /// Clients connect by TLS.
+    pub(crate) is_tls: bool,
     /// Bytes per request body.
     pub(crate) payload_limit: usize,
     /// Time for a body to arrive.
@@ -154,6 +158,7 @@ pub(crate) struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
+            is_tls: false,
             payload_limit: PAYLOAD_LIMIT,
             client_timeout: Duration::from_secs(CLIENT_TIMEOUT),
             api_keys: Keys::default(),

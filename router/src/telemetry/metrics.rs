@@ -1,6 +1,7 @@
 //! The metrics recorder, and the metrics of HTTP.
 
 use super::log_writer::DROPPED;
+use super::version::{COMMIT, VERSION};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use prefold_core::{ModelInfo, Resource};
@@ -55,9 +56,10 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
 
 /// Records version, model, device and dtype as a metric.
 pub(crate) fn record_build(model: &ModelInfo, served_name: &str) {
-    describe_gauge!("prefold_build_info", "Always 1; labels are version, model, device and dtype");
+    describe_gauge!("prefold_build_info", "Always 1; labels are version, commit, model, device and dtype");
     let labels = [
-        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("version", VERSION.to_owned()),
+        ("commit", COMMIT.unwrap_or_default().to_owned()),
         ("model", served_name.to_owned()),
         ("device", model.device.clone()),
         ("dtype", model.dtype.to_owned()),

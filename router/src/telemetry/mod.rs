@@ -6,3 +6,4 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod metrics_text;
 pub(crate) mod traces;
+pub(crate) mod version;

@@ -26,6 +26,16 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, alias = "uds")]
     pub(crate) uds_path: Option<PathBuf>,
 
+    /// File of the server's certificate in PEM, followed by those of its issuers: clients then connect by HTTPS. It is reloaded when
+    /// its content changes and on SIGHUP, and so is the key; the previous certificate stays valid until both fit. Not for
+    /// --prometheus-port
+    #[arg(long, env, alias = "ssl-certfile", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// File of the certificate's private key in PEM, not encrypted
+    #[arg(long, env, alias = "ssl-keyfile", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
     /// Maximum open connections. Further connections wait until one closes
     #[arg(long, env, default_value_t = 16_384, value_parser = whole::<usize, 1, { MAX_CONNECTIONS as u64 }>)]
     pub(crate) max_connections: usize,

@@ -22,6 +22,8 @@ pub(crate) enum ConfigError {
     KeyOfLines,
     #[error("`--api-key-file {0}`: {1}")]
     ApiKeys(String, std::io::Error),
+    #[error("--tls-cert and --tls-key: {0}")]
+    Tls(std::io::Error),
     #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys look alike")]
     SharedByKey,
     #[error(transparent)]

@@ -6,7 +6,6 @@ use crate::cli::parsing::Cli;
 use crate::error::flag as flag_of;
 use crate::loading::StartError;
 use crate::server::connections;
-use crate::server::listening::Listener;
 use crate::server::routing;
 use crate::testing::{Setup, embedding};
 use clap::CommandFactory;
@@ -81,8 +80,7 @@ async fn start(config: Config) -> Result<(), String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (routes, limits) = (routing::router(app), config.server.serving.connections);
-    let serving =
-        connections::serve(Listener::Tcp(listener), move || routes.clone(), limits, Arc::default(), pending::<()>());
+    let serving = connections::serve(listener.into(), move || routes.clone(), limits, Arc::default(), pending::<()>());
     let serving = tokio::spawn(serving);
     let ask = move || {
         let mut stream = TcpStream::connect(address).unwrap();

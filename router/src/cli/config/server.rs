@@ -5,6 +5,7 @@ use crate::cli::args::ServerArgs;
 use crate::server::connections::ConnectionLimits;
 use crate::server::listening::Address;
 use crate::server::stopping::{ServerConfig, ServingConfig};
+use crate::server::tls::Tls;
 use crate::state::api_keys::Keys;
 use crate::state::secret::Secret;
 use crate::state::{HttpConfig, SharePrefixes};
@@ -34,6 +35,8 @@ pub(super) fn server_config(
     let key_file = args.api_key_file.as_ref().map(|path| path.display().to_string());
     let api_keys = Keys::new(args.api_key, args.api_key_file)
         .map_err(|error| ConfigError::ApiKeys(key_file.unwrap_or_default(), error))?;
+    let tls = args.tls_cert.zip(args.tls_key).map(|(cert, key)| Tls::new(cert, key)).transpose();
+    let tls = tls.map_err(ConfigError::Tls)?;
     Ok(ServerConfig {
         metrics: prometheus_port.map(|port| Address::Tcp {
             hostname: args.hostname.clone(),
@@ -45,6 +48,7 @@ pub(super) fn server_config(
             None => Address::Tcp { hostname: args.hostname, port: args.port, flag: "port" },
         },
         http: HttpConfig {
+            is_tls: tls.is_some(),
             payload_limit: args.payload_limit,
             client_timeout,
             api_keys,
@@ -57,6 +61,7 @@ pub(super) fn server_config(
             strict_fields: args.strict_fields,
             metrics_elsewhere: prometheus_port.is_some(),
         },
+        tls,
         serving: ServingConfig {
             connections: ConnectionLimits { connections: args.max_connections, client_timeout },
             exit_on_stuck: args.exit_on_stuck,

@@ -12,6 +12,7 @@ use self::messages::without_secret;
 use super::args::Args;
 use super::command::Command;
 use super::config_file::{self, FileError};
+use crate::telemetry::version::version_and_commit;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// An embedding and reranking inference server that computes every shared prefix once.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "prefold", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
+#[command(name = "prefold", version = version_and_commit(), max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     /// The command to run instead of serving.
     #[command(subcommand)]

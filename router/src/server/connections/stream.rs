@@ -2,7 +2,7 @@
 //! has sent its request and closed its half still gets the answer.
 
 use super::exchange::Exchange;
-use crate::server::listening::Connection;
+use crate::server::byte_stream::ByteStream;
 use crate::telemetry::metrics::SLOW_READERS;
 use metrics::counter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -36,7 +36,7 @@ const LINGER_PIECES: usize = 16;
 
 /// A client's stream.
 pub(super) struct ClientStream {
-    stream: Box<dyn Connection>,
+    stream: Box<dyn ByteStream>,
     exchange: Arc<Exchange>,
     /// The end of the stream was read.
     is_end_seen: bool,
@@ -87,7 +87,7 @@ impl HalfClosed {
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: Box<dyn Connection>, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(stream: Box<dyn ByteStream>, exchange: Arc<Exchange>) -> Self {
         Self {
             stream,
             exchange,
@@ -146,18 +146,39 @@ impl ClientStream {
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            if let Some(Stalled { since, .. }) = self.stalled.take() {
-                self.exchange.has_waited(since.elapsed());
-            }
+            self.has_taken();
             self.half_closed = HalfClosed::Answered;
             return written;
         }
+        ready!(self.poll_stalled(context, bytes));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Passes on the result of an operation that sends what a layer below keeps, as TLS does, within the same limit.
+    fn sent_in_time(&mut self, context: &mut Context<'_>, sent: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        if sent.is_ready() {
+            self.has_taken();
+            return sent;
+        }
+        ready!(self.poll_stalled(context, 0));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// The client has taken bytes.
+    fn has_taken(&mut self) {
+        if let Some(Stalled { since, .. }) = self.stalled.take() {
+            self.exchange.has_waited(since.elapsed());
+        }
+    }
+
+    /// Ready when the client has taken nothing for too long; `bytes` wait for it.
+    fn poll_stalled(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<()> {
         let patience = self.exchange.patience();
         let begin = || Stalled { since: Instant::now(), until: Box::pin(sleep(patience)) };
         ready!(self.stalled.get_or_insert_with(begin).until.as_mut().poll(context));
         counter!(SLOW_READERS).increment(1);
         self.exchange.log_unread(bytes);
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        Poll::Ready(())
     }
 }
 
@@ -205,7 +226,8 @@ impl AsyncWrite for ClientStream {
 
     /// Called when all bytes of the connection are written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        ready!(self.sent_in_time(context, flushed))?;
         self.exchange.flushed();
         if self.exchange.is_answer_due() {
             return if self.is_gone(context) {
@@ -224,7 +246,8 @@ impl AsyncWrite for ClientStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_none() {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+            let shut_down = Pin::new(&mut self.stream).poll_shutdown(context);
+            ready!(self.sent_in_time(context, shut_down))?;
         }
         if !self.is_end_seen && self.exchange.has_left_bytes() {
             ready!(self.poll_linger(context));

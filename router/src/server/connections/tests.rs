@@ -1,7 +1,6 @@
 //! Limits of connections, over real sockets.
 
 use super::{ConnectionLimits, serve};
-use crate::server::listening::Listener;
 use crate::testing::{Setup, embedding};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -23,7 +22,7 @@ async fn start(routes: Router, connections: usize, client_timeout: Duration) -> 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let limits = ConnectionLimits { connections, client_timeout };
-    tokio::spawn(serve(Listener::Tcp(listener), move || routes.clone(), limits, Arc::default(), pending::<()>()));
+    tokio::spawn(serve(listener.into(), move || routes.clone(), limits, Arc::default(), pending::<()>()));
     address
 }
 

@@ -3,7 +3,6 @@
 use super::ServingConfig;
 use super::{Signals, Stopped, serve};
 use crate::server::connections::ConnectionLimits;
-use crate::server::listening::Listener;
 use crate::state::App;
 use crate::testing::{Gate, Setup, embedding, get};
 use prefold_core::testing::Fate;
@@ -46,7 +45,7 @@ async fn start_with(change: impl FnOnce(&mut Setup, &mut ServingConfig)) -> Runn
     let address = listener.local_addr().unwrap();
     let (signals, receiver) = mpsc::channel(2);
     let (loading, unfinished) = (std::future::ready(Ok(app.clone())), Arc::clone(&app.unfinished));
-    let server = tokio::spawn(serve(Listener::Tcp(listener), loading, Signals(receiver), config, unfinished));
+    let server = tokio::spawn(serve(listener.into(), loading, Signals(receiver), config, unfinished));
     Running { address, app, gate, signals, server }
 }
 

@@ -1,0 +1,60 @@
+//! Files that are read again while the server runs.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::signal::unix::Signal;
+
+/// Period of reading the files: a change is found by its content, not by its modification time.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Maximum bytes of a file; a larger one was named by mistake.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Device and inode: a file that was replaced as a whole has others.
+pub(crate) type FileIdentity = (u64, u64);
+
+/// The last problem of a file, which is logged once.
+#[derive(Debug, Default)]
+pub(crate) struct LastProblem(Mutex<Option<String>>);
+
+impl LastProblem {
+    /// Logs the problem of `file` unless it is the last one, or always if the operator asked for the file to be read.
+    pub(crate) fn record(&self, file: impl Display, problem: Option<String>, was_asked: bool, kept: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(problem) = problem.as_ref().filter(|&problem| was_asked || known.as_ref() != Some(problem)) {
+            tracing::error!("{file}: {problem}; {kept} stay valid");
+        }
+        *known = problem;
+    }
+}
+
+/// Calls `refresh` in every period with false, and on `hangup` with true; never returns.
+pub(crate) async fn reload(mut hangup: Signal, refresh: impl Fn(bool)) {
+    loop {
+        let was_asked = tokio::select! {
+            () = tokio::time::sleep(PERIOD) => false,
+            _ = hangup.recv() => true,
+        };
+        refresh(was_asked);
+    }
+}
+
+/// A file's text and identity.
+///
+/// # Errors
+/// It cannot be read, is not a file, or is too large.
+pub(crate) fn read(path: &Path) -> io::Result<(String, FileIdentity)> {
+    let metadata = path.metadata()?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE {
+        return Err(invalid(&format!("is not a file of at most {MAX_FILE} bytes")));
+    }
+    Ok((std::fs::read_to_string(path)?, (metadata.dev(), metadata.ino())))
+}
+
+pub(crate) fn invalid(problem: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, problem)
+}
