@@ -70,7 +70,7 @@ POSTS = (
     Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
     Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),
           is_tokenizer=True),
-    Route("POST", "/v1/tokenize", lambda made: {"text": " ".join(made), "model": "any"}, wrong=("text",), is_tokenizer=True),
+    Route("POST", "/v1/tokenize", lambda made: {"text": " ".join(made), "model": "any"}, is_tokenizer=True),
     Route("POST", "/v1/detokenize", lambda made: {"tokens": [1 + len(text) % 97 for text in made]}, wrong=("tokens",), is_tokenizer=True),
     # A token classifier answers for each token.
     Route("POST", "/", texts("inputs"), wrong=TEI, values=64),
