@@ -51,6 +51,8 @@ def damaged(draft):
 
 
 def wrong_field(draft):
+    if not draft.route.wrong:
+        return small(draft)
     return json.dumps({**draft.value(), draft.chance.choice(draft.route.wrong): draft.huge(draft.chance.randrange(300, 30_000))}).encode(), 2
 
 

@@ -10,6 +10,9 @@ pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 /// Added tokens in files of older versions.
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
+/// File with a chat template; an older place is `chat_template` in `tokenizer_config.json`.
+pub(crate) const CHAT_TEMPLATE: &str = "chat_template.jinja";
+
 /// The tokenizer file of Hugging Face's tokenizers library.
 const FILE: &str = "tokenizer.json";
 

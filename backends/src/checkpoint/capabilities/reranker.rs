@@ -6,9 +6,20 @@ use super::left_out;
 use crate::checkpoint::sentence_transformers::config_of;
 use crate::checkpoint::sentence_transformers::logit_score::score_tokens;
 use crate::checkpoint::sentence_transformers::module_list::ModuleList;
+use crate::checkpoint::tokenizer::tokenizer_json;
 use crate::error::LoadError;
+use crate::source::tokenizer_files::CHAT_TEMPLATE;
 use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
 use tokenizers::Tokenizer;
+
+/// Parts of Qwen3-Reranker's prompt that its chat template has.
+const QWEN3_PROMPT: [&str; 5] = [
+    "Judge whether the Document meets the requirements based on the Query and the Instruct provided",
+    "<Instruct>",
+    "<Query>",
+    "<Document>",
+    "</think>",
+];
 
 impl Evidence<'_> {
     /// Capabilities and head of a prompted reranker.
@@ -35,6 +46,7 @@ impl Evidence<'_> {
             recipe.template.default_instruction = Some(instruction);
         }
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
+        let other_prompt = other_prompt.or(self.other_chat_template()?);
         let warnings = warning.into_iter().chain(other_prompt).chain(self.metadata.ignored_prompt());
         capabilities.warnings.extend(warnings);
         Ok((capabilities, HeadSource::TokenRows(tokens)))
@@ -51,6 +63,35 @@ impl Evidence<'_> {
              file's prompt"
                 .to_owned()
         })
+    }
+
+    /// A warning if the chat template, with which sentence-transformers writes the prompts of a LogitScore model, is not Qwen3-Reranker's.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    fn other_chat_template(&self) -> Result<Option<String>, LoadError> {
+        let is_asked = self.options.rerank_recipe.is_none() && self.metadata.json.is_some();
+        let modules = ModuleList::read(self.files).unwrap_or_default();
+        if !is_asked || modules.logit_score.is_none() || self.files.is_remote() {
+            return Ok(None);
+        }
+        let file = self.files.read(CHAT_TEMPLATE)?;
+        let template = match file {
+            Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            None => {
+                let config = self.files.json(tokenizer_json::CONFIG)?;
+                config.and_then(|config| Some(config.get("chat_template")?.as_str()?.to_owned()))
+            }
+        };
+        let problem = match template {
+            Some(template) if QWEN3_PROMPT.iter().all(|part| template.contains(part)) => return Ok(None),
+            Some(_) => "is another one than Qwen3-Reranker's",
+            None => "is missing, without which sentence-transformers joins query and document",
+        };
+        Ok(Some(format!(
+            "the model's chat template {problem}; pairs have Qwen3-Reranker's prompt, so scores may be wrong: give --rerank-recipe with the \
+             model's own prompt"
+        )))
     }
 
     /// Checks that the model can answer a prompt.

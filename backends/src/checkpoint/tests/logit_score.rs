@@ -110,3 +110,38 @@ fn the_module_is_downloaded() {
     let checkpoint = hub::open(hub::model(&hub.endpoint, cache.path())).unwrap();
     assert!(matches!(checkpoint.head, HeadSource::TokenRows(_)));
 }
+
+#[test]
+fn another_chat_template_than_the_prompts_is_named() {
+    let (yes, no) = yes_no();
+    let warning = |template: Option<&str>, in_config: bool| {
+        let dir = with_score("qwen3-reranker-tiny", &json!({"true_token_id": yes, "false_token_id": no}));
+        match template {
+            Some(text) if in_config => {
+                let path = dir.path().join("tokenizer_config.json");
+                let mut config = read_json(&path);
+                config["chat_template"] = json!(text);
+                write_json(&path, &config);
+            }
+            Some(text) => std::fs::write(dir.path().join("chat_template.jinja"), text).unwrap(),
+            None => {}
+        }
+        let warnings = open(dir.path()).unwrap().capabilities.warnings.clone();
+        warnings.into_iter().find(|it| it.contains("chat template"))
+    };
+    let published = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. \
+                     {{ x }}<Instruct>: {{ y }}<Query>: {{ q }}<Document>: {{ d }}<think>\n\n</think>";
+    for in_config in [false, true] {
+        assert_eq!(warning(Some(published), in_config), None);
+        assert!(warning(Some("{{ query }} {{ document }}"), in_config).unwrap().contains("another one"));
+    }
+    assert!(warning(None, false).unwrap().contains("is missing"));
+    assert!(
+        open(fixture("qwen3-reranker-tiny"))
+            .unwrap()
+            .capabilities
+            .warnings
+            .iter()
+            .all(|it| !it.contains("chat template"))
+    );
+}

@@ -2,6 +2,7 @@
 
 use super::{Tokenizer, copy_of, open, read_json, write_json};
 use serde_json::{Value, json};
+use tokenizers::EncodeInput;
 
 const TEXT: &str = "RED caf\u{e9} \u{fb01}x  a,b\n\u{1f98a} ok\u{ad} \u{bd} ";
 
@@ -192,4 +193,59 @@ fn robertas_class_trims_the_space_of_a_word_from_its_place_in_the_text() {
         encoding.get_offsets().iter().rfind(|(start, end)| end > start).unwrap().0
     };
     assert_eq!([second_word(json!(null)), second_word(json!(true)), second_word(json!(false))], [2, 2, 1]);
+}
+
+#[test]
+fn classes_that_are_not_followed_are_named() {
+    let warning = |class: &str| {
+        let dir = copy_of("roberta-tiny");
+        let path = dir.path().join("tokenizer_config.json");
+        let mut config = read_json(&path);
+        config["tokenizer_class"] = json!(class);
+        write_json(&path, &config);
+        let warnings = open(dir.path()).unwrap().capabilities.warnings.clone();
+        warnings.into_iter().any(|it| it.contains(class) && it.contains("is not followed"))
+    };
+    for (class, is_named) in [
+        ("LukeTokenizer", true),
+        ("WhisperTokenizerFast", true),
+        ("RobertaTokenizer", false),
+        ("PreTrainedTokenizerFast", false),
+        ("TokenizersBackend", false),
+        ("SomebodysTokenizer", false),
+    ] {
+        assert_eq!(warning(class), is_named, "{class}");
+    }
+}
+
+#[test]
+fn t5_splits_words_itself() {
+    let open_with = |pre_tokenizer: serde_json::Value, class: Option<&str>| {
+        let dir = copy_of("t5-tiny");
+        let path = dir.path().join("tokenizer.json");
+        let mut file = read_json(&path);
+        file["pre_tokenizer"] = pre_tokenizer;
+        file["normalizer"]["normalizers"].as_array_mut().unwrap().push(json!({"type": "Lowercase"}));
+        file["post_processor"] = serde_json::Value::Null;
+        write_json(&path, &file);
+        let path = dir.path().join("tokenizer_config.json");
+        let mut config = read_json(&path);
+        match class {
+            Some(class) => config["tokenizer_class"] = json!(class),
+            None => drop(config.as_object_mut().unwrap().remove("tokenizer_class")),
+        }
+        write_json(&path, &config);
+        open(dir.path()).unwrap().tokenizer
+    };
+    let ids = |tokenizer: &Tokenizer, text: EncodeInput<'_>| tokenizer.encode(text, true).unwrap().get_ids().to_vec();
+    let digits = || json!({"type": "Digits", "individual_digits": true});
+    for class in [None, Some("T5Tokenizer"), Some("T5TokenizerFast")] {
+        let found = open_with(digits(), class);
+        let expected = [3, 374, 382, 361, 134, 26, 388, 3, 2, 246, 19, 42, 35, 3, 2, 40, 50, 2, 3, 2, 1];
+        assert_eq!(ids(&found, TEXT.into()), expected, "{class:?}");
+        assert_eq!(ids(&found, "Hello 123".into()), [3, 403, 4, 81, 10, 3, 254, 292, 391, 1], "{class:?}");
+        assert_eq!(ids(&found, ("a", "b").into()), [19, 1, 41, 1], "{class:?}");
+    }
+    let kept = open_with(digits(), Some("PreTrainedTokenizerFast"));
+    assert_ne!(ids(&kept, "Hello 123".into()), [3, 403, 4, 81, 10, 3, 254, 292, 391, 1]);
 }

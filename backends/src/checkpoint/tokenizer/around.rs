@@ -21,16 +21,21 @@ pub(super) fn apply(
     class: Class,
 ) -> Result<(), LoadError> {
     let [bos, eos, _, sep, _, cls, _] = class.special_tokens();
+    let token = |field| -> Result<Option<(String, u32)>, LoadError> {
+        let name = special_token(files, config, field)?;
+        Ok(tokenizer.token_to_id(&name).map(|id| (name, id)))
+    };
     let (first, last) = match class {
         Class::Bert | Class::DistilBert | Class::Mpnet | Class::Roberta | Class::DebertaV2 => {
             (("cls_token", cls), ("sep_token", sep))
         }
         Class::XlmRoberta | Class::Camembert => (("bos_token", bos), ("eos_token", eos)),
+        Class::T5 => {
+            let Some(eos) = token(("eos_token", eos))? else { return Ok(()) };
+            let template = Template { bos: None, eos: Some(eos), second: SecondText::Joined };
+            return set_template(tokenizer, &template).map_err(tokenizer_json::invalid);
+        }
         Class::Qwen2 | Class::Gpt2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
-    };
-    let token = |field| -> Result<Option<(String, u32)>, LoadError> {
-        let name = special_token(files, config, field)?;
-        Ok(tokenizer.token_to_id(&name).map(|id| (name, id)))
     };
     let (Some(first), Some(last)) = (token(first)?, token(last)?) else { return Ok(()) };
     let second = match class {

@@ -21,12 +21,13 @@ pub(super) enum Class {
     Gpt2,
     Gemma,
     Llama,
+    T5,
     /// The tokenizer is `tokenizer.json`.
     Generic,
 }
 
 /// Class names in files, without the suffix `Fast`.
-const NAMES: [(&str, Class); 16] = [
+const NAMES: [(&str, Class); 20] = [
     ("BertTokenizer", Class::Bert),
     ("DistilBertTokenizer", Class::DistilBert),
     ("ElectraTokenizer", Class::Bert),
@@ -43,10 +44,60 @@ const NAMES: [(&str, Class); 16] = [
     ("GPT2Tokenizer", Class::Gpt2),
     ("GemmaTokenizer", Class::Gemma),
     ("LlamaTokenizer", Class::Llama),
+    ("T5Tokenizer", Class::T5),
+    ("DPRContextEncoderTokenizer", Class::Bert),
+    ("DPRQuestionEncoderTokenizer", Class::Bert),
+    ("DPRReaderTokenizer", Class::Bert),
+];
+
+/// Further classes that do not keep what `tokenizer.json` has, without the suffix `Fast`. Their tokens can be other ones, which a warning says.
+const OTHERS: [&str; 42] = [
+    "AlbertTokenizer",
+    "BarthezTokenizer",
+    "BertJapaneseTokenizer",
+    "BertweetTokenizer",
+    "BigBirdTokenizer",
+    "BlenderbotTokenizer",
+    "CLIPTokenizer",
+    "CodeGenTokenizer",
+    "CodeLlamaTokenizer",
+    "CohereTokenizer",
+    "DebertaTokenizer",
+    "EsmcTokenizer",
+    "FunnelTokenizer",
+    "GPTNeoXTokenizer",
+    "HerbertTokenizer",
+    "LasrTokenizer",
+    "LayoutLMv2Tokenizer",
+    "LayoutLMv3Tokenizer",
+    "LayoutXLMTokenizer",
+    "LukeTokenizer",
+    "M2M100Tokenizer",
+    "MBart50Tokenizer",
+    "MBartTokenizer",
+    "MLukeTokenizer",
+    "MarkupLMTokenizer",
+    "NllbTokenizer",
+    "NougatTokenizer",
+    "OpenAIGPTTokenizer",
+    "PegasusTokenizer",
+    "ProphetNetTokenizer",
+    "ReformerTokenizer",
+    "RemBertTokenizer",
+    "RoFormerTokenizer",
+    "SeamlessM4TTokenizer",
+    "Siglip2Tokenizer",
+    "SplinterTokenizer",
+    "Tipsv2Tokenizer",
+    "UdopTokenizer",
+    "VideoPrismTokenizer",
+    "WhisperTokenizer",
+    "XGLMTokenizer",
+    "XLNetTokenizer",
 ];
 
 /// Class of a model type if no file names one (`TOKENIZER_MAPPING_NAMES`).
-const OF_MODEL_TYPES: [(&str, Class); 14] = [
+const OF_MODEL_TYPES: [(&str, Class); 16] = [
     ("bert", Class::Bert),
     ("distilbert", Class::DistilBert),
     ("electra", Class::Bert),
@@ -61,6 +112,8 @@ const OF_MODEL_TYPES: [(&str, Class); 14] = [
     ("qwen3", Class::Qwen2),
     ("gemma2", Class::Gemma),
     ("gemma3_text", Class::Gemma),
+    ("t5", Class::T5),
+    ("mt5", Class::T5),
 ];
 
 /// Model types whose class is fixed, regardless of the class in a file.
@@ -109,21 +162,28 @@ impl Class {
             ModelWrapper::BPE(_) => {
                 matches!(self, Self::Roberta | Self::Qwen2 | Self::Gpt2 | Self::Gemma | Self::Llama)
             }
-            ModelWrapper::Unigram(_) => matches!(self, Self::XlmRoberta | Self::Camembert | Self::DebertaV2),
+            ModelWrapper::Unigram(_) => matches!(self, Self::XlmRoberta | Self::Camembert | Self::DebertaV2 | Self::T5),
             ModelWrapper::WordLevel(_) => false,
         }
     }
 
-    /// A warning about a class for another kind of vocabulary, which transformers would read as what it is not.
+    /// A warning about a class that is not followed, or is one for another kind of vocabulary, which transformers would read as what it is not.
     ///
     /// # Errors
     /// A field is malformed.
     pub(super) fn ignored(self, config: &Fields<'_>, model: &Fields<'_>) -> Result<Option<String>, LoadError> {
-        if self == Self::Generic {
-            return Ok(None);
-        }
         let named = config.optional::<String>(FIELD)?;
         let named = if named.is_none() { model.optional(FIELD)? } else { named };
+        if self == Self::Generic {
+            let other = named.filter(|name| OTHERS.contains(&name.trim_end_matches("Fast")));
+            return Ok(other.map(|name| {
+                let file = tokenizer_json::FILE;
+                format!(
+                    "{CONFIG}: `{FIELD}` {} is not followed: tokens are those of {file}, which the class may change",
+                    shown(&name)
+                )
+            }));
+        }
         let name = named.map_or_else(|| "of the model type".to_owned(), |name| shown(&name));
         let problem = format!("is ignored: the vocabulary of {} is of another kind", tokenizer_json::FILE);
         Ok(Some(format!("{CONFIG}: `{FIELD}` {name} {problem}")))
@@ -147,6 +207,7 @@ impl Class {
             Self::Gpt2 => ["<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "", "", "", ""],
             Self::Gemma => ["<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"],
             Self::Llama => ["<s>", "</s>", "<unk>", "", "", "", ""],
+            Self::T5 => ["", "</s>", "<unk>", "", "<pad>", "", ""],
             Self::Generic => [""; 7],
         }
     }

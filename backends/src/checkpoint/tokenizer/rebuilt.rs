@@ -58,7 +58,7 @@ fn normalizer(
     };
     Ok(match class {
         Class::Bert | Class::DistilBert | Class::Mpnet => Some(bert_normalizer::described(config)?.into()),
-        Class::XlmRoberta | Class::Camembert => found.and_then(precompiled),
+        Class::XlmRoberta | Class::Camembert | Class::T5 => found.and_then(precompiled),
         Class::DebertaV2 => {
             let lowercase = config.or("do_lower_case", false)?.then(|| Lowercase.into());
             let spaces = replace(ReplacePattern::Regex(r"\s{2,}|[\n\r\t]".to_owned()), " ")?;
@@ -107,6 +107,7 @@ fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenize
         Class::XlmRoberta | Class::Camembert => {
             vec![WhitespaceSplit.into(), metaspace(scheme(adds_space_unless_null()?), true)]
         }
+        Class::T5 => vec![WhitespaceSplit.into(), metaspace(PrependScheme::Always, true)],
         Class::DebertaV2 => {
             let splits = config.or("split_by_punct", false)?.then(|| Punctuation::new(Isolated).into());
             let scheme = if adds_space_unless_null()? { PrependScheme::Always } else { PrependScheme::First };

@@ -13,7 +13,7 @@ use tokenizers::{
 };
 
 pub(crate) const FILE: &str = "tokenizer.json";
-pub(super) const CONFIG: &str = "tokenizer_config.json";
+pub(in crate::checkpoint) const CONFIG: &str = "tokenizer_config.json";
 
 /// Reads `tokenizer.json` without padding and dropout; truncation keeps only its direction. `None` if there is no such file.
 ///

@@ -69,6 +69,7 @@ fn pieces(model: &Unigram, unknown: &str, config: &Fields<'_>, class: Class) -> 
     let place = |scored: bool| model.iter().position(|(piece, score)| piece == unknown && (!scored || *score == 0.0));
     let wanted = match class {
         Class::XlmRoberta => 3,
+        Class::T5 => 2,
         Class::Camembert => place(false).unwrap_or(0),
         _ => match place(true) {
             Some(place) => place,

@@ -30,7 +30,7 @@ use crate::options::HubModel;
 use crate::source::modules::MODULES;
 use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
 use crate::source::other_formats;
-use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS, VOCABULARY, hint};
+use crate::source::tokenizer_files::{ADDED_TOKENS, CHAT_TEMPLATE, SPECIAL_TOKENS, VOCABULARY, hint};
 use cache::Cache;
 use client::Client;
 use failure::Failure;
@@ -47,7 +47,8 @@ use watch::{Kind, Meter, follow, lock_model};
 /// Optional files at the top of a repository.
 const SMALL_FILES: [&str; 2] = [MODULES, "config_sentence_transformers.json"];
 /// Optional files in the folder of a model's or sub-model's tensors.
-const MODEL_FILES: [&str; 6] = [CONFIG, TOKENIZER, "tokenizer_config.json", SPECIAL_TOKENS, ADDED_TOKENS, lora::CONFIG];
+const MODEL_FILES: [&str; 7] =
+    [CONFIG, TOKENIZER, "tokenizer_config.json", SPECIAL_TOKENS, ADDED_TOKENS, CHAT_TEMPLATE, lora::CONFIG];
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// Name of the first request, for messages.
