@@ -134,8 +134,15 @@ fn two_base_cases() -> Vec<Case> {
         gives(both, "rope_parameters", plain.clone(), of("full_attention"), base),
         gives(both, "rope_parameters", plain.clone(), of("sliding_attention"), windowed_base),
         gives(both, "rope_scaling", plain.clone(), json!(older), base),
-        gives(both, "rope_scaling", plain, json!([[{"rope_type": "linear", "factor": 2.0}, REFUSED]]), base),
+        gives(&[GEMMA3, MODERNBERT, NOMIC, &["jina-v3-tiny"]], "rope_scaling", plain.clone(), unscaled(), base),
+        gives(&[NOMIC, &["jina-v3-tiny"]], "rope_parameters", plain, unscaled(), base),
     ]
+}
+
+/// Kinds that families without scaling refuse, even without the fields of the kind.
+fn unscaled() -> Value {
+    json!([[{"rope_type": "linear", "factor": 2.0}, REFUSED], [{"rope_type": "dynamic"}, REFUSED], [{"type": "yarn"}, REFUSED],
+        [{"rope_type": "llama3"}, REFUSED], [{"type": "ntk"}, REFUSED]])
 }
 
 /// Each kind, in each spelling of the object.
