@@ -372,6 +372,27 @@ fn jina_cases() -> Vec<Case> {
         |it| json!(it.adapters.as_ref().map(|it| [json!(it.rank), json!(it.scale)]));
     let stacked: &[&[&str]] = &[&["jina-v3-tiny"]];
     vec![
+        // Either names the code, which normalises queries and keys.
+        gives(
+            &[&["jina-v2-code-tiny"]],
+            "_name_or_path",
+            json!({"auto_map": {"AutoConfig": "configuration_bert.JinaBertConfig"}}),
+            json!([
+                ["jinaai/jina-bert-v2-qk-post-norm", true],
+                ["jinaai/jina-embeddings-v2-base-en", false],
+                [null, false]
+            ]),
+            |it| json!(it.attention.qk_width_norm),
+        ),
+        gives(
+            &[&["jina-v2-code-tiny"]],
+            "auto_map",
+            json!({"_name_or_path": "./copy"}),
+            json!([[{"AutoConfig": "jinaai/jina-bert-v2-qk-post-norm--configuration_bert.JinaBertConfig"}, true],
+                [{"AutoConfig": "jinaai/jina-bert-implementation--configuration_bert.JinaBertConfig"}, false],
+                [{"AutoConfig": "configuration_bert.JinaBertConfig"}, false], [null, false]]),
+            |it| json!(it.attention.qk_width_norm),
+        ),
         gives(
             stacked,
             "lora_adaptations",
