@@ -203,6 +203,7 @@ mod tests {
         };
         assert_eq!(rows(None, &[7, 1, 8]), [0, 1, 2]);
         assert_eq!(rows(Some(1), &[0, 7, 1, 8, 1, 2]), [2, 3, 1, 4, 1, 5]);
+        assert_eq!(rows(Some(3), &[0, 7, 3, 8]), [4, 5, 3, 6]);
         assert_eq!(LearnedPositions { rows: 514, padding_id: Some(1) }.max_input_length(), 512);
         assert_eq!(LearnedPositions { rows: 512, padding_id: None }.max_input_length(), 512);
     }
@@ -227,6 +228,8 @@ mod tests {
             norm_rel_ebd: true,
         };
         let v3 = config(256, Some(512));
+        let terms = |c2p, p2c| DisentangledConfig { c2p, p2c, ..v3 }.terms();
+        assert_eq!([terms(true, true), terms(true, false), terms(false, true), terms(false, false)], [3, 2, 2, 1]);
         let of = |distances: &[isize]| distances.iter().map(|&it| v3.row(it) as isize - 256).collect::<Vec<_>>();
         assert_eq!(
             of(&[0, 1, 127, 128, 129, 130, 150, 200, 256, 300, 400, 511, -128, -129, -300, -511]),

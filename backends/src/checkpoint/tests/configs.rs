@@ -452,6 +452,16 @@ fn classifiers_say_what_makes_their_scores() {
     assert_eq!(activations(one, std::slice::from_ref(&none)), (Sigmoid, Sigmoid, 0));
     assert_eq!(activations(one, &[none.clone(), older("sentence_transformers.util.Identity")]), (Sigmoid, Identity, 0));
     assert_eq!(activations(one, &[none, older("x.Softplus")]), (Sigmoid, Sigmoid, 1), "with a warning");
+    // The newest versions have it in a file of their own, which comes first.
+    let newest = |name: &str| {
+        let directory = copy_of(one);
+        let path = directory.path().join("config_sentence_transformers.json");
+        write_json(&path, &json!({"model_type": "CrossEncoder", "activation_fn": name}));
+        let capabilities = open(directory.path()).unwrap().capabilities;
+        capabilities.classify.as_ref().unwrap().pair_activation
+    };
+    assert_eq!(newest("torch.nn.modules.activation.Sigmoid"), Sigmoid);
+    assert_eq!(newest("torch.nn.modules.linear.Identity"), Identity);
     assert_eq!(activations(one, &[("problem_type", json!("regression"))]), (Identity, Identity, 0));
     assert_eq!(activations(three, &[]), (Softmax, Sigmoid, 0));
     let many = ("problem_type", json!("multi_label_classification"));

@@ -31,6 +31,7 @@ mod refusals;
 mod rope_scaling;
 mod router_prompts;
 mod safetensors_headers;
+mod settings_values;
 mod settings_walk;
 mod static_embeddings;
 mod strange_files;

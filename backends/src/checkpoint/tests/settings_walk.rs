@@ -176,9 +176,9 @@ impl Probe {
 
 /// Effect of a field on loading.
 #[derive(Debug, Default, Clone, Copy)]
-struct Effect {
+pub(super) struct Effect {
     /// A value changes the model, or an error names the field.
-    has_effect: bool,
+    pub(super) has_effect: bool,
     /// An error names the field.
     is_refused: bool,
     /// A warning names the field.
@@ -208,19 +208,17 @@ impl Effect {
     }
 }
 
-/// The effect of a field of `config.json` on the configs of all fixtures, without loading them.
-fn effect_on_configs(field: &str, configs: &[Value]) -> Effect {
+/// The effect of a field of `config.json` on a config, without loading its model.
+pub(super) fn effect_on_config(field: &str, config: &Value) -> Effect {
     let read = |json: &Value| config_json::read(json).map(|it| format!("{it:?}")).map_err(|error| error.to_string());
     let mut effect = Effect::default();
     for context in contexts(File::Config) {
-        for config in configs {
-            let config = merged(config, &context);
-            let before = read(&config);
-            for sample in samples(field) {
-                let after = changed(&config, field, sample.as_ref());
-                let warnings: Vec<String> = warning(File::Config, "config.json", &after).into_iter().collect();
-                effect = effect.join(Effect::of(field, &before, &read(&after), &warnings));
-            }
+        let config = merged(config, &context);
+        let before = read(&config);
+        for sample in samples(field) {
+            let after = changed(&config, field, sample.as_ref());
+            let warnings: Vec<String> = warning(File::Config, "config.json", &after).into_iter().collect();
+            effect = effect.join(Effect::of(field, &before, &read(&after), &warnings));
         }
     }
     effect
@@ -255,7 +253,7 @@ fn configs() -> Vec<Value> {
 }
 
 /// The rows of a file and mark.
-fn rows(file: File, mark: Mark) -> impl Iterator<Item = &'static str> {
+pub(super) fn rows(file: File, mark: Mark) -> impl Iterator<Item = &'static str> {
     let of_file = groups().filter(move |group| group.file == file && group.mark == mark);
     let fields = of_file.flat_map(|group| group.fields.iter().map(|(name, _)| *name));
     fields.filter(move |field| !ELSEWHERE.iter().any(|(of, name, _)| of == &file && name == field))
@@ -268,7 +266,8 @@ fn every_row_of_config_json_is_as_marked() {
     let mut wrong = Vec::new();
     for mark in [Mark::Followed, Mark::Refused, Mark::Named, Mark::Inert] {
         for field in rows(File::Config, mark) {
-            let mut effect = effect_on_configs(field, &configs);
+            let each = configs.iter().map(|config| effect_on_config(field, config));
+            let mut effect = each.fold(Effect::default(), Effect::join);
             if mark == Mark::Followed && !effect.has_effect {
                 effect = effect_on_models(field, &mut probes, File::Config, false);
             }

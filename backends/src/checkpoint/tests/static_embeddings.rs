@@ -1,10 +1,11 @@
 //! Static embeddings on the hub: their files are in a module's folder without a `config.json`.
 
 use super::hub::{COMMIT, Hub, model, open, repository};
-use super::{fixture, options};
+use super::{copy_of, fixture, options, read_json, write_json};
 use crate::check::{Verdict, check_model};
 use crate::options::{HubModel, ModelSource};
 use prefold_core::Task;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 #[test]
@@ -60,4 +61,20 @@ fn a_repository_without_config_is_otherwise_a_gguf_file_or_none() {
     let (hub, cache) = (Hub::start(behaviour), TempDir::new().unwrap());
     let error = open(model(&hub.endpoint, cache.path())).unwrap_err();
     assert!(error.contains("config.json"), "{error}");
+}
+
+#[test]
+fn inputs_are_as_long_as_the_config_of_model2vec_says() {
+    let longest = |length: Value| {
+        let dir = copy_of("model2vec-tiny");
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config["max_length"] = length;
+        write_json(&path, &config);
+        super::open(dir.path()).unwrap().capabilities.max_input_length
+    };
+    for length in [1, 20, 64, 512, 100_000] {
+        assert_eq!(longest(json!(length)), length);
+    }
+    assert_eq!(longest(json!(null)), 1 << 17);
 }

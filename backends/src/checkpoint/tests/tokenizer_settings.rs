@@ -126,6 +126,11 @@ fn special_tokens_come_from_every_file_that_names_them() {
         |dir| edit(&dir.join("special_tokens_map.json"), |map| map["additional_special_tokens"] = json!(["b"]));
     assert_eq!(special(json!({"added_tokens_decoder": null}), map), ["b"]);
     assert!(special(json!({}), map).is_empty(), "the list of added tokens replaces the file");
+    let extra: fn(&Path) =
+        |dir| edit(&dir.join("special_tokens_map.json"), |map| map["extra_special_tokens"] = json!(["a", "b"]));
+    assert_eq!(special(json!({"added_tokens_decoder": null}), extra), ["a", "b"]);
+    let mask: fn(&Path) = |dir| edit(&dir.join("special_tokens_map.json"), |map| map["mask_token"] = json!("a"));
+    assert_eq!(special(json!({"added_tokens_decoder": null}), mask), ["a"], "it comes before tokenizer_config.json");
     let added: fn(&Path) = |dir| {
         edit(&dir.join("added_tokens.json"), |map| map["a"] = json!(130));
     };

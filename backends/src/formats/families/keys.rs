@@ -72,6 +72,8 @@ pub(super) const DISTILBERT_KEYS: Keys = Keys {
     num_heads: ENCODER_KEYS.num_heads.spelled(&["num_attention_heads", "n_heads"]),
     intermediate_size: ENCODER_KEYS.intermediate_size.spelled(&["hidden_dim"]),
     activation: ENCODER_KEYS.activation.spelled(&["activation"]),
+    // Its class has 1e-12, whatever the config says.
+    norm_eps: ENCODER_KEYS.norm_eps.spelled(&[]),
     ..ENCODER_KEYS
 };
 
