@@ -50,7 +50,7 @@ impl FromField for i64 {
 impl FromField for f64 {
     const TYPE: &'static str = "a number";
     fn from_field(value: &Value) -> Option<Self> {
-        value.as_f64().filter(|x| x.is_finite())
+        value.as_f64()
     }
 }
 
@@ -235,4 +235,22 @@ pub(crate) fn first_names<T: AsRef<str>>(names: &[T]) -> Option<String> {
 /// A value for messages: an [`excerpt`] of 60 characters of its JSON.
 pub(crate) fn shown(value: &Value) -> String {
     excerpt(&value.to_string(), 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_and_names_in_messages_are_cut() {
+        let file = json!({"a": format!("\u{1b}{}", "x".repeat(100))});
+        let message = Fields::new("f", &file).unwrap().required::<usize>("a").unwrap_err().to_string();
+        // A quotation mark, the escaped character, and its rest up to 60 characters of the JSON.
+        let cut = format!("`a` must be a whole number, it is \"\\u001b{}...", "x".repeat(60 - 7));
+        assert!(message.ends_with(&cut), "{message}");
+        let names: Vec<String> = (0..6).map(|it| it.to_string()).collect();
+        assert_eq!(first_names(&names).unwrap(), "\"0\", \"1\", \"2\", \"3\" and 2 more");
+        assert_eq!(first_names(&names[..4]).unwrap(), "\"0\", \"1\", \"2\", \"3\"");
+    }
 }

@@ -257,3 +257,25 @@ impl std::str::FromStr for Scheduling {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_beyond_their_limits_are_refused_by_name() {
+        let refused = |config: EngineConfig| config.check().err().map(|invalid| (invalid.setting, invalid.problem));
+        let limit = EngineConfig::MAX_TOKENIZATION_WORKERS;
+        let with = |tokenization_workers| EngineConfig { tokenization_workers, ..EngineConfig::default() };
+        assert_eq!(refused(with(limit)), None);
+        let problem = format!("is {}, the limit is {limit}", limit + 1);
+        assert_eq!(refused(with(limit + 1)), Some(("tokenization_workers", problem)));
+        assert_eq!(refused(with(0)).map(|(setting, _)| setting), Some("tokenization_workers"));
+        let rows = i32::MAX as usize;
+        let with = |max_batch_tokens| EngineConfig { max_batch_tokens, ..EngineConfig::default() };
+        assert_eq!(refused(with(rows)), None);
+        assert_eq!(refused(with(rows + 1)).map(|(setting, _)| setting), Some("max_batch_tokens"));
+        let ragged = EngineConfig { max_batch_ragged_tokens: Some(rows + 1), ..EngineConfig::default() };
+        assert_eq!(refused(ragged).map(|(setting, _)| setting), Some("max_batch_ragged_tokens"));
+    }
+}

@@ -34,6 +34,10 @@ impl Gate {
         self.opened.notify_all();
     }
 
+    pub(crate) fn close(&self) {
+        *self.open.lock().unwrap() = false;
+    }
+
     /// Waits until a batch stands before the gate.
     pub(crate) async fn reached(&self) {
         while !self.reached.load(Ordering::SeqCst) {

@@ -91,9 +91,11 @@ def test_a_tag_that_is_no_name_leads_nowhere_else(hub, cache, tag):
 
 
 def test_a_mirror_without_the_storage_sends_the_file_itself(xet_hub, cache):
-    xet_hub.faults["GET", TOKEN] = lambda handler, _: send(handler, b"no such route", status=404)
-    with Server(*arguments(xet_hub, cache)) as server:
-        assert "no token for the hub's Xet storage" in server.log()
+    xet_hub.faults["GET", TOKEN] = lambda handler, _: send(handler, WORDS.encode(), status=404)
+    with Server(*arguments(xet_hub, cache), env={"NO_COLOR": "1"}) as server:
+        log = server.log()
+        assert "no token for the hub's Xet storage" in log and "forged line" in log
+        assert "\x1b[31m" not in log and "\nforged" not in log and len(log) < 10_000, log[:2000]
     assert not [path for path, _ in xet_hub.seen if path.startswith((XET_PLAN, XET_CHUNKS))]
 
 
@@ -204,6 +206,14 @@ def test_a_storage_without_measure_is_refused(xet_hub, cache, file, words):
     assert peak < WITH_XET, peak
     assert_nothing_left(cache)
     assert_starts(xet_hub, cache)
+
+
+def test_a_file_in_the_storage_needs_space(xet_hub, cache):
+    xet_hub.faults["HEAD", WEIGHTS] = vast
+    output, _ = refused(*arguments(xet_hub, cache))
+    assert f"cannot get {WEIGHTS}" in output and "No space left on device" in output, output
+    assert ("GET", TOKEN) not in xet_hub.requests
+    assert_nothing_left(cache)
 
 
 def test_a_storage_on_this_machine_is_refused(xet_hub, cache):

@@ -85,6 +85,19 @@ def test_a_rest_that_does_not_fit_is_not_added(hub, cache, answer):
     assert starts(hub.ranges)[-3:] == [0, 200_000, 0], "it comes anew"
 
 
+def test_a_whole_file_that_calls_itself_a_rest_is_not_added(hub, cache):
+    """Only the status says that the file begins again."""
+    def whole_with_range(handler, body):
+        _, _, headers = rest(handler, body)
+        return 200, body, headers
+
+    hub.faults["GET", WEIGHTS] = breaks_off(200_000, answer=whole_with_range, times=1)
+    with Server(*arguments(hub, cache)) as server:
+        assert_serves(server)
+    assert blob(hub, cache, WEIGHTS) == hub.files[WEIGHTS]
+    assert starts(hub.ranges)[-2:] == [0, 200_000]
+
+
 def test_content_without_a_strong_tag_comes_anew(hub, cache):
     """Another content with the same weak tag would not be noticed."""
     hub.faults["GET", WEIGHTS] = breaks_off(200_000, answer=lambda handler, body: (200, body, {"ETag": 'W/"1"'}), times=1)

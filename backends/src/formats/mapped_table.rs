@@ -51,7 +51,6 @@ impl MappedTable {
             Some(&[tokens]) => tokens,
             Some(_) => return Err(LoadError::invalid(files.description(), format!("`{ROWS}` must be a vector"))),
         };
-        check_size(files.description(), name, (tokens, width), stored_rows)?;
         let has_values = files.has_values();
         let rows = match files.integer_shape(ROWS) {
             Some(_) if has_values => Some(files.integers(ROWS, stored_rows)?),
@@ -146,19 +145,6 @@ impl MappedTable {
     }
 }
 
-/// Checks that a table for `tokens` of vectors of a width is not much larger than the stored one.
-///
-/// # Errors
-/// It is.
-fn check_size(file: &str, name: &str, (tokens, width): (usize, usize), stored_rows: usize) -> Result<(), LoadError> {
-    let seen = bytes(tokens, width);
-    let Some(limit) = beyond_limit(seen, bytes(stored_rows, width)) else { return Ok(()) };
-    let problem = format!(
-        "`{ROWS}` expands `{name}` from {stored_rows} to {tokens} rows of {width} values: {seen} bytes, the limit is {limit}"
-    );
-    Err(LoadError::invalid(file, problem))
-}
-
 /// Bytes of a table once it is read.
 fn bytes(rows: usize, width: usize) -> usize {
     rows.saturating_mul(width).saturating_mul(size_of::<f32>())
@@ -174,28 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_bounded_by_what_is_stored() {
-        // Potion's 500,000 tokens in 20,000 rows.
-        check_size("x", "t", (500_000, 256), 20_000).unwrap();
-        check_size("x", "t", (1 << 20, 256), 1).unwrap();
-        check_size("x", "t", (4 << 20, 1024), 1 << 20).unwrap();
-        let refused = check_size("x", "t", (16 << 20, 1 << 18), 1).unwrap_err().to_string();
-        assert!(refused.contains("17592186044416 bytes, the limit is 1073741824"), "{refused}");
-        assert!(check_size("x", "t", (usize::MAX, 4), 1).is_err());
-        assert!(check_size("x", "t", ((4 << 20) + 1, 1024), 1 << 20).is_err());
-    }
-
-    #[test]
-    fn the_tables_of_all_models_are_bounded_together() {
-        let table = |tokens: usize, rows: usize| MappedTable {
+    fn the_tables_of_all_models_are_bounded_together_by_what_is_stored() {
+        let wide = |tokens: usize, stored: [usize; 2]| MappedTable {
             files: TensorFiles::headers(&[]).unwrap(),
             name: "t".to_owned(),
             tokens,
-            stored: [rows, 1024],
+            stored,
             rows: None,
             factors: None,
         };
+        let table = |tokens: usize, rows: usize| wide(tokens, [rows, 1024]);
         let check = |tables: &[MappedTable]| MappedTable::check_all("x", tables.iter());
+        // Potion's 500,000 tokens in 20,000 rows.
+        check(&[wide(500_000, [20_000, 256])]).unwrap();
+        check(&[wide(1 << 20, [1, 256])]).unwrap();
+        check(&[table(4 << 20, 1 << 20)]).unwrap();
+        check(&[table((4 << 20) + 1, 1 << 20)]).unwrap_err();
+        let refused = check(&[wide(16 << 20, [1, 1 << 18])]).unwrap_err().to_string();
+        assert!(refused.contains("17592186044416 bytes in all models, the limit is 1073741824"), "{refused}");
         let half = || table(1 << 17, 1);
         check(&[]).unwrap();
         check(&[half(), half()]).unwrap();

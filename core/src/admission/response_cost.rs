@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_input_fits_and_labels_count() {
+    fn the_longest_input_fits_and_values_of_labels_count() {
         let longest = MAX_OF_TOKENS / DIM + 1;
         let limits = ResponseLimits::new(&embedder(), longest);
         let mut cost = limits.cost(Outputs::TOKENS, share(1));
@@ -141,6 +141,15 @@ mod tests {
         let mut cost = ResponseLimits::new(&classifier(8), 500).cost(Outputs::LOGITS, share(1));
         assert!(cost.grow(Rows::Sequence, MAX_POOLED / 8 + 1, "inputs").is_err());
         cost.grow(Rows::Sequence, MAX_POOLED / 8, "inputs").unwrap();
+    }
+
+    #[test]
+    fn labels_count_once_while_they_are_written() {
+        let labels = 8;
+        let mut cost = ResponseLimits::new(&classifier(labels), 500).cost(Outputs::LOGITS, share(1));
+        cost.grow(Rows::Sequence, 2, "inputs").unwrap();
+        cost.grow(Rows::Sequence, 1, "inputs").unwrap();
+        assert_eq!(cost.into_share().held(), 3 * (labels * 4 + VECTOR_OVERHEAD) + labels * LABEL_BYTES);
     }
 
     #[test]

@@ -62,19 +62,16 @@ fn check_alternative(items: &[Item], next: Option<&[Item]>) -> Result<(), String
     if is_optional(behind) || is_space_before_space(repeated, behind) {
         return Ok(());
     }
-    // The next alternative matches the run that this one scanned without a match.
+    // The next alternative matches the run that this one scanned without a match, or hands it on: what follows its run is checked with it.
     let same_run = |next: &[Item]| {
-        let Some(run) = next.get(first) else { return false };
-        let after = &next[first + 1..];
-        next[..first] == items[..first]
-            && run.atom == repeated.atom
-            && (run.least, run.most, run.greedy) == (1, None, true)
-            && (is_optional(after) || is_space_before_space(run, after))
+        next.get(first).is_some_and(|run| {
+            next[..first] == items[..first]
+                && run.atom == repeated.atom
+                && (run.least, run.most, run.greedy) == (1, None, true)
+        })
     };
     match behind {
-        [must, rest @ ..]
-            if repeated.single && repeated.greedy && must.single && is_optional(rest) && next.is_some_and(same_run) =>
-        {
+        [must, rest @ ..] if repeated.greedy && must.single && is_optional(rest) && next.is_some_and(same_run) => {
             Ok(())
         }
         _ => Err(format!(
@@ -86,7 +83,7 @@ fn check_alternative(items: &[Item], next: Option<&[Item]>) -> Result<(), String
 }
 
 fn is_optional(items: &[Item]) -> bool {
-    items.iter().all(|item| item.least == 0 && !item.assertion)
+    items.iter().all(|item| item.least == 0)
 }
 
 fn is_space_before_space(repeated: &Item, behind: &[Item]) -> bool {
@@ -263,7 +260,7 @@ impl<'p> Parser<'p> {
             // Lazy, or without giving anything back.
             item.greedy = !(self.take("?") || self.take("+"));
         }
-        if item.assertion || self.rest.starts_with(['?', '*', '+', '{']) {
+        if item.assertion {
             return Err(format!("has a repetition of `{}` that is not supported", item.atom));
         }
         match (item.most, item.single) {

@@ -31,7 +31,7 @@ pub(crate) const MAX_CONNECTIONS: usize = i32::MAX as usize;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time at shutdown for heads that have begun to arrive.
-const LAST_HEADS: Duration = Duration::from_millis(500);
+pub(super) const LAST_HEADS: Duration = Duration::from_millis(500);
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]

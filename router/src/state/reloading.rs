@@ -58,3 +58,22 @@ pub(crate) fn read(path: &Path) -> io::Result<(String, FileIdentity)> {
 pub(crate) fn invalid(problem: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, problem)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_or_too_large_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(MAX_FILE).unwrap();
+        assert_eq!(read(&path).unwrap().0.len() as u64, MAX_FILE);
+        file.set_len(MAX_FILE + 1).unwrap();
+        for other in [directory.path(), Path::new("/dev/null"), path.as_path()] {
+            let refused = read(other).unwrap_err().to_string();
+            assert_eq!(refused, format!("is not a file of at most {MAX_FILE} bytes"));
+        }
+    }
+}

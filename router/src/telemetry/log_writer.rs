@@ -149,6 +149,25 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_has_begun_is_kept_whole() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut backlog = Backlog { kept: VecDeque::new(), dropped: 0 };
+        // A pipe takes the beginning of the line, and would hold up a writer of the rest.
+        let line = vec![b'x'; 2 * MAX_KEPT];
+        backlog.write(&writer, &line);
+        assert!(backlog.kept.len() > MAX_KEPT && backlog.kept.len() < line.len(), "{}", backlog.kept.len());
+        backlog.write(&writer, b"another\n");
+        assert_eq!(backlog.dropped, 1);
+        let reading = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            reader.read_to_end(&mut text).map(|_| text)
+        });
+        while !backlog.drain(&writer, LAST) {}
+        drop(writer);
+        assert_eq!(reading.join().unwrap().unwrap(), line);
+    }
+
+    #[test]
     fn a_log_that_is_closed_is_let_go() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);

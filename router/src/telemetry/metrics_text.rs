@@ -94,6 +94,11 @@ mod tests {
         let (first, second) = (metrics.text(), metrics.text());
         assert_eq!(first.as_ptr(), second.as_ptr());
         assert!(held.iter().all(|text| text.as_ptr() != first.as_ptr()));
+        if let Some((written, _)) = &mut *metrics.shared.lock().unwrap() {
+            *written = written.checked_sub(SHARED_FOR).unwrap();
+        }
+        let (old, first) = (first, metrics.text());
+        assert_ne!(old.as_ptr(), first.as_ptr(), "it is written again");
         // A slice keeps the whole.
         let part = held[0].slice(1..2);
         held.remove(0);

@@ -192,7 +192,7 @@ impl AsRef<[u8]> for Held {
 mod tests {
     use super::*;
     use axum::body::HttpBody;
-    use futures::StreamExt;
+    use futures::{FutureExt, StreamExt};
     use prefold_core::{Quota, Resource};
     use std::sync::mpsc;
     use std::thread::{self, ThreadId};
@@ -228,6 +228,7 @@ mod tests {
         let mut stream = body.into_data_stream();
         let mut read = stream.next().await.unwrap().unwrap().to_vec();
         assert!(read.len() < 100_000, "{}", read.len());
+        assert!(stream.next().now_or_never().is_none(), "other connections have their turn");
         while let Some(piece) = stream.next().await {
             assert_eq!(quota.held(), 10 + PIECES_HELD);
             read.extend(piece.unwrap());

@@ -211,10 +211,13 @@ fn what_could_not_be_looked_at_is_unknown() {
     unknown(model("http://127.0.0.1:1", cache.path()), "the hub cannot be reached");
     unknown(HubModel { offline: true, ..model("http://127.0.0.1:1", cache.path()) }, "the hub is not asked");
     unknown(model("no address", cache.path()), "is not a URL");
+    unknown(model("ftp://127.0.0.1:1", cache.path()), "is not a URL with http://");
     let hub = Hub::start(repository("bert-mean-tiny"));
     unknown(HubModel { id: "owner/none".to_owned(), ..model(&hub.endpoint, cache.path()) }, "no such repository");
     hub.set_fault(Some((&get("tokenizer.json"), Fault::CloseHalfway)));
     unknown(model(&hub.endpoint, cache.path()), "cannot get tokenizer.json");
+    hub.set_fault(Some((&get(WEIGHTS), Fault::Body(b"abc".to_vec()))));
+    unknown(model(&hub.endpoint, cache.path()), "8 bytes were requested and 3 were received");
     hub.set_fault(None);
     assert_eq!(verdict(model(&hub.endpoint, cache.path())), Verdict::Runs);
     for (file, words) in [("tokenizer.json", "no such file"), ("model.safetensors", "no such file, nor")] {

@@ -40,6 +40,9 @@ fn settings_of_families() {
         ),
         ("deberta-v2-tiny", config("/position_buckets", json!(65537)), &["must be from 2 to 65536, it is 65537"]),
         ("deberta-v2-tiny", config("/position_buckets", json!(1)), &["must be from 2 to 65536, it is 1"]),
+        // Below half of the 16 buckets, and one bucket for many distances.
+        ("deberta-v2-tiny", config("/max_relative_positions", json!(8)), &["(8) must be at least twice"]),
+        ("deberta-v2-tiny", config("/max_relative_positions", json!(10)), &["(10) must be at least twice"]),
         (
             "mpnet-tiny",
             config("/relative_attention_num_buckets", json!(4097)),

@@ -1,11 +1,13 @@
 //! Static embeddings on the hub: their files are in a module's folder without a `config.json`.
 
 use super::hub::{COMMIT, Hub, model, open, repository};
-use super::{copy_of, fixture, options, read_json, write_json};
+use super::{Stored, copy_of, fixture, options, read_json, write_json, write_tensors};
 use crate::check::{Verdict, check_model};
 use crate::options::{HubModel, ModelSource};
 use prefold_core::Task;
+use safetensors::Dtype;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 #[test]
@@ -77,4 +79,33 @@ fn inputs_are_as_long_as_the_config_of_model2vec_says() {
         assert_eq!(longest(json!(length)), length);
     }
     assert_eq!(longest(json!(null)), 1 << 17);
+}
+
+/// A table of two rows with Model2Vec's tensors of the row and the factor of each token.
+#[test]
+fn rows_and_factors_of_tokens_fit_the_table() {
+    let of_i32 = |values: &[i32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let of_f64 = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let tokens = 445;
+    let message = |last: i32, factors: usize| {
+        let dir = copy_of("static-embedding-tiny");
+        let mut rows = vec![1; tokens];
+        rows[tokens - 1] = last;
+        let tensors = BTreeMap::from([
+            ("embedding.weight".to_owned(), Stored { dtype: Dtype::F32, shape: vec![2, 4], bytes: vec![0; 32] }),
+            ("mapping".to_owned(), Stored { dtype: Dtype::I32, shape: vec![tokens], bytes: of_i32(&rows) }),
+            (
+                "weights".to_owned(),
+                Stored { dtype: Dtype::F64, shape: vec![factors], bytes: of_f64(&vec![1.0; factors]) },
+            ),
+        ]);
+        write_tensors(&dir.path().join("0_StaticEmbedding/model.safetensors"), &tensors);
+        super::open(dir.path()).map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    assert_eq!(message(0, tokens), "");
+    for row in [2, -1] {
+        assert!(message(row, tokens).contains("`mapping` must have values from 0 to 1"), "{}", message(row, tokens));
+    }
+    let message = message(0, tokens - 1);
+    assert!(message.contains("`weights`") && message.contains("[444]") && message.contains("[445]"), "{message}");
 }

@@ -6,6 +6,7 @@ use super::{Stored, copy_of, edit_tensors, fixture, open, options, read_json, wr
 use crate::check::check_model;
 use crate::config::derived::check_derived;
 use crate::config::{PositionsConfig, TransformerConfig};
+use crate::load;
 use crate::memory_budget;
 use crate::options::{DefaultPrompt, ModelSource};
 use safetensors::Dtype;
@@ -217,6 +218,40 @@ fn added_tokens_of_all_models_behind_a_router_are_counted_together() {
         message.starts_with("query_0_Transformer: tokenizer.json: `added_tokens` have more than 4194304 bytes"),
         "{message}"
     );
+}
+
+#[test]
+fn added_tokens_of_the_config_are_counted_too() {
+    let dir = copy_of("bert-mean-tiny");
+    add_long_tokens(dir.path(), &"x".repeat(1996), 2200);
+    let path = dir.path().join("tokenizer.json");
+    let mut file = read_json(&path);
+    let tokens = file["added_tokens"].as_array_mut().unwrap();
+    let listed: Map<String, Value> = tokens
+        .extract_if(.., |token| token["id"].as_u64() >= Some(1000))
+        .map(|it| (it["id"].to_string(), it))
+        .collect();
+    write_json(&path, &file);
+    Set("tokenizer_config.json", "/added_tokens_decoder", json!(listed)).apply(dir.path());
+    let message = refused(dir.path());
+    let words = "tokenizer_config.json: `added_tokens_decoder` have more than 4194304 bytes";
+    assert!(message.starts_with(words), "{message}");
+}
+
+#[test]
+fn weights_for_which_there_is_no_memory_are_refused() {
+    let dir = copy_of("static-embedding-tiny");
+    // Each tensor is small, the table that tokens see is not.
+    let (width, tokens) = (1 << 16, 445);
+    let table = Stored { dtype: Dtype::F32, shape: vec![1, width], bytes: vec![0; 4 * width] };
+    let mapping = Stored { dtype: Dtype::I32, shape: vec![tokens], bytes: vec![0; 4 * tokens] };
+    let tensors = BTreeMap::from([("embedding.weight".to_owned(), table), ("mapping".to_owned(), mapping)]);
+    write_tensors(&dir.path().join("0_StaticEmbedding/model.safetensors"), &tensors);
+    memory_budget::LEFT.set(Some(20_000_000));
+    let refused = load(&options(ModelSource::Path(dir.path().to_owned()))).err().map(|error| error.to_string());
+    memory_budget::LEFT.set(None);
+    let message = refused.unwrap();
+    assert!(message.contains("they would take") && message.contains("may have 20000000 more"), "{message}");
 }
 
 #[test]

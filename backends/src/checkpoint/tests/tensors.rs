@@ -4,6 +4,7 @@ use super::{
     Stored, copy_of, edit_tensors, fixture, open, read_json, read_tensors, tensors_of, write_json, write_tensors,
 };
 use crate::config::names;
+use crate::formats::TensorFiles;
 use half::{bf16, f16};
 use safetensors::Dtype;
 use serde_json::{Map, json};
@@ -161,4 +162,22 @@ fn broken_safetensors_files_are_refused() {
     });
     let message = open(dir.path()).unwrap_err().to_string();
     assert!(message.contains(NAME) && message.contains("F8_E4M3"), "{message}");
+}
+
+#[test]
+fn values_that_are_not_there_are_not_read() {
+    let name = "model.embed_tokens.weight";
+    let weights = open(fixture("llama-tiny")).unwrap().weights;
+    let [rows, width] = *read_tensors(&fixture("llama-tiny").join("model.safetensors"))[name].shape.as_slice() else {
+        panic!()
+    };
+    assert_eq!(weights.f32_rows(name, [rows, width], &[rows as u32 - 1]).unwrap().len(), width);
+    let message = weights.f32_rows(name, [rows, width], &[0, rows as u32]).unwrap_err().to_string();
+    assert!(message.contains(&format!("token {rows} is beyond the {rows} rows of `{name}`")), "{message}");
+    let file = fs::read(fixture("llama-tiny").join("model.safetensors")).unwrap();
+    let end = 8 + u64::from_le_bytes(*file.first_chunk().unwrap()) as usize;
+    let headers = TensorFiles::headers(&[("x".to_owned(), file[..end].to_vec())]).unwrap();
+    headers.check(name, &[rows, width]).unwrap();
+    let message = headers.read::<f32>(name, &[rows, width]).unwrap_err().to_string();
+    assert!(message.contains("has only been read up to the end of its header"), "{message}");
 }

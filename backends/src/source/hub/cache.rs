@@ -166,3 +166,29 @@ impl Drop for Incomplete {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn a_branch_leads_to_a_folder_of_a_commit_alone() {
+        let dir = TempDir::new().unwrap();
+        let cache = Cache::new(dir.path().to_owned(), "owner/tiny");
+        let commit = "0".repeat(40);
+        for (noted, folder, is_found) in [
+            (commit.as_str(), commit.as_str(), true),
+            ("../elsewhere", "../elsewhere", false),
+            ("", "", false),
+            ("1".repeat(40).as_str(), commit.as_str(), false),
+        ] {
+            fs::create_dir_all(cache.snapshot(folder)).unwrap();
+            cache.remember("main", noted);
+            let expected = is_found.then(|| cache.snapshot(folder));
+            assert_eq!(cache.remembered("main"), expected, "{noted}");
+        }
+        assert_eq!(cache.remembered(&commit), Some(cache.snapshot(&commit)));
+        assert_eq!(cache.remembered(&"1".repeat(40)), None);
+    }
+}

@@ -148,3 +148,31 @@ async fn write(body: &mut impl Body, file: &mut fs::File, limit: u64, meter: &Me
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces of a body; `None` begins it again.
+    struct Pieces(Vec<Option<&'static str>>);
+
+    impl Body for Pieces {
+        async fn piece(&mut self) -> Result<Option<Piece<impl AsRef<[u8]>>>, Failure> {
+            let piece = (!self.0.is_empty()).then(|| self.0.remove(0));
+            Ok(piece.map(|piece| piece.map_or(Piece::Restart, Piece::Bytes)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_begins_again_leaves_nothing_of_what_came_before() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("file");
+        let mut file = fs::File::create(&path).unwrap();
+        let mut body = Pieces(vec![Some("a longer"), Some(" beginning"), None, Some("short")]);
+        let written = write(&mut body, &mut file, 18, &Meter::new("file", false)).await.unwrap();
+        assert_eq!((written, fs::read_to_string(&path).unwrap().as_str()), (5, "short"));
+        let mut longer = Pieces(vec![Some("short"), None, Some("shorte"), Some("r")]);
+        let refused = write(&mut longer, &mut file, 6, &Meter::new("file", false)).await;
+        assert!(matches!(refused, Err(Failure::TooLong(6))));
+    }
+}

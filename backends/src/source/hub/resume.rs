@@ -66,9 +66,6 @@ impl<'a> Answer<'a> {
     /// # Errors
     /// The body is longer, or breaks off for good.
     pub(super) async fn whole(mut self, limit: u64, seen: impl Fn(u64)) -> Result<Vec<u8>, Failure> {
-        if self.length().is_some_and(|bytes| bytes > limit) {
-            return Err(Failure::TooLong(limit));
-        }
         let body = start(&mut self, limit + 1, seen).await?;
         if body.len() as u64 > limit { Err(Failure::TooLong(limit)) } else { Ok(body) }
     }

@@ -73,3 +73,31 @@ pub(crate) fn discard(path: &Path, snapshot: &Path) -> io::Result<()> {
         result => result,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn what_is_not_a_file_of_its_kind_is_refused_with_its_beginning() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("blob");
+        let refused = |file: &str, content: &str| {
+            fs::write(&path, content).unwrap();
+            check(&path, file, None).err().unwrap_or_default()
+        };
+        let long = "x".repeat(100);
+        for file in ["config.json", "model.safetensors", "a.gguf"] {
+            let message = refused(file, &long);
+            assert!(message.starts_with("the downloaded file is not valid"), "{file}: {message}");
+            assert!(message.ends_with(&format!("; it begins with \"{}\"", "x".repeat(80))), "{file}: {message}");
+            for content in ["", "\u{1b}[31mx"] {
+                let message = refused(file, content);
+                assert!(!message.is_empty() && !message.contains("begins with"), "{file}: {message}");
+            }
+        }
+        assert_eq!(refused("README.md", &long), "");
+        assert!(check(&path, "README.md", Some(99)).unwrap_err().contains("100 bytes were received, but 99"));
+    }
+}

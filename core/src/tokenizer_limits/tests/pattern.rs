@@ -92,7 +92,9 @@ fn accepted_patterns_take_a_few_steps_for_each_character() {
     use tokenizers::tokenizer::pattern::Pattern;
     use tokenizers::utils::SysRegex;
     // The number of matches in a long run, by each kind of scan that is accepted. A quadratic one would take hours.
-    for (pattern, run) in [(r"\s*[\r\n]+|\s+(?!\S)|\s+", " "), ("a*b|a+", "a"), ("x?a+(?:b|c)?d*", "a")] {
+    for (pattern, run) in
+        [(r"\s*[\r\n]+|\s+(?!\S)|\s+", " "), ("a*b|a+", "a"), ("a*b|a+c|a+", "a"), ("x?a+(?:b|c)?d*", "a")]
+    {
         check(pattern).unwrap();
         let text = [&run.repeat(2_000_000), "z"].concat();
         let matches = (&SysRegex::new(pattern).unwrap()).find_matches(&text).unwrap();

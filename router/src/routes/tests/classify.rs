@@ -1,10 +1,15 @@
 //! Classification.
 
 use super::{floats, strings};
+use crate::server::routing::router;
 use crate::testing::{Setup, ask, classifier, embedding, post};
+use axum::body::Body;
+use axum::http::Request;
+use futures::StreamExt;
 use prefold_core::Capabilities;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use tower::ServiceExt;
 
 #[tokio::test]
 async fn predict_tells_pairs_from_batches() {
@@ -80,4 +85,15 @@ async fn labels_of_tokens_are_written_in_the_order_of_their_names() {
     )
     .await;
     assert_eq!((groups.as_array().unwrap().len(), &groups[0]), (2, &groups[1]));
+}
+
+#[tokio::test]
+async fn many_labels_of_a_token_are_written_in_pieces() {
+    let labels = (0..20_000).map(|label| format!("label {label}")).collect();
+    let app = Setup::new(Capabilities::token_classifier(labels, 256)).build();
+    let body = json!({ "inputs": "red fox", "raw_scores": true, "ignore_labels": [] });
+    let request = Request::post("/predict_tokens").body(Body::from(body.to_string())).unwrap();
+    let response = router(app).oneshot(request).await.unwrap();
+    let sizes: Vec<usize> = response.into_body().into_data_stream().map(|piece| piece.unwrap().len()).collect().await;
+    assert!(sizes.len() > 2 && sizes.iter().all(|&size| size < 2 << 16), "{sizes:?}");
 }

@@ -143,7 +143,7 @@ async fn readiness_has_a_reason() {
 
     let gate = Arc::new(Gate::default());
     let mut stuck = Setup { gate: Some(Arc::clone(&gate)), ..Setup::new(embedding()) };
-    stuck.http.stall_timeout = Duration::from_millis(50);
+    stuck.http.stall_timeout = Duration::from_millis(500);
     let stuck = stuck.build();
     let request = tokio::spawn({
         let app = stuck.clone();
@@ -155,6 +155,7 @@ async fn readiness_has_a_reason() {
     }
     let got = get(&stuck, "/ready").await;
     assert!(got.body.contains("a forward pass has not advanced"), "{}", got.body);
+    assert_eq!(get(&stuck, "/health").await.status, 200, "it may go on");
     while get(&stuck, "/health").await.status == 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -164,6 +165,23 @@ async fn readiness_has_a_reason() {
     stuck.models.shutdown().await;
     let got = get(&stuck, "/ready").await;
     assert!(got.status == 503 && got.body.contains("shutting down"), "{}", got.body);
+}
+
+#[tokio::test]
+async fn a_probe_that_hangs_is_given_up() {
+    let gate = Arc::new(Gate::default());
+    gate.open();
+    let app = Setup { gate: Some(Arc::clone(&gate)), fate: Fate::Fail, ..Setup::new(embedding()) }.build();
+    post(&app, "/embed", json!({ "inputs": "a" })).await;
+    gate.close();
+    tokio::time::pause();
+    for (path, status) in [("/health", 200), ("/ready", 503)] {
+        let begun = tokio::time::Instant::now();
+        let got = get(&app, path).await;
+        assert_eq!(got.status, status, "{path}: {}", got.body);
+        assert_eq!(begun.elapsed().as_secs(), 5, "{path}");
+    }
+    gate.open();
 }
 
 #[tokio::test]

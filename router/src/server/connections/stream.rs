@@ -113,7 +113,7 @@ impl ClientStream {
             };
             let bytes = read.filled().len();
             *bytes_left = bytes_left.saturating_sub(bytes);
-            if result.is_err() || bytes == 0 || *bytes_left == 0 || until.is_elapsed() {
+            if result.is_err() || bytes == 0 || *bytes_left == 0 || until.deadline() <= Instant::now() {
                 return Poll::Ready(());
             }
         }

@@ -2,7 +2,7 @@
 
 use super::ServingConfig;
 use super::{Signals, Stopped, serve};
-use crate::server::connections::ConnectionLimits;
+use crate::server::connections::{ConnectionLimits, LAST_HEADS};
 use crate::state::App;
 use crate::testing::{Gate, Setup, embedding, get};
 use prefold_core::testing::Fate;
@@ -80,6 +80,8 @@ async fn what_was_accepted_is_answered() {
         assert!(!clients.iter().any(JoinHandle::is_finished), "a connection was cut off");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    // Longer than the server waits for heads that have begun to arrive.
+    tokio::time::sleep(2 * LAST_HEADS).await;
     running.gate.open();
     for client in clients {
         let response = join(client).await;
@@ -92,11 +94,14 @@ async fn what_was_accepted_is_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_do_not_hold_the_server() {
-    let running = start(LONG).await;
-    running.gate.open();
-    let _idle = TcpStream::connect(running.address).unwrap();
-    running.signals.send("SIGTERM").await.unwrap();
-    assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained);
+    for begun in ["", "GET / HT"] {
+        let running = start(LONG).await;
+        running.gate.open();
+        let mut idle = TcpStream::connect(running.address).unwrap();
+        idle.write_all(begun.as_bytes()).unwrap();
+        running.signals.send("SIGTERM").await.unwrap();
+        assert_eq!(running.server.await.unwrap().unwrap(), Stopped::Drained, "{begun}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

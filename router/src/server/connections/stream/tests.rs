@@ -155,6 +155,60 @@ async fn the_rest_of_a_refused_request_is_read_for_a_while() {
     assert!(large < 2 * SECOND, "{large:?}");
 }
 
+/// A client that sends without a pause, one byte at a time.
+struct Endless(File);
+
+impl AsFd for Endless {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsyncRead for Endless {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        buf.put_slice(b"x");
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Endless {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_without_a_pause_has_no_more_time() {
+    let exchange = Exchange::new(Arc::default(), TIMEOUT);
+    let mut stream = ClientStream::new(Box::new(Endless(File::open("/dev/null").unwrap())), exchange);
+    stream.write_all(b"answer").await.unwrap();
+    let mut close = std::pin::pin!(stream.shutdown());
+    let mut is_closed =
+        async || std::future::poll_fn(|context| Poll::Ready(close.as_mut().poll(context).is_ready())).await;
+    assert!(!is_closed().await && !is_closed().await);
+    tokio::time::advance(LINGER).await;
+    assert!(is_closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_nothing_is_let_go_whatever_it_holds() {
+    let (near, _far) = duplex(1);
+    let exchange = Exchange::new(Arc::default(), TIMEOUT);
+    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    exchange.answer_holds(64 * MEGABYTE);
+    let begun = Instant::now();
+    assert_eq!(stream.write_all(b"ab").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert!(begun.elapsed() >= TIMEOUT && begun.elapsed() < TIMEOUT + SECOND, "{:?}", begun.elapsed());
+}
+
 /// Lines of a log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
