@@ -7,6 +7,7 @@ pub(crate) mod cohere;
 pub(crate) mod cost;
 pub(crate) mod element;
 pub(crate) mod encode_fields;
+mod fp8;
 mod guarded;
 pub(crate) mod inputs;
 pub(crate) mod json_writer;
