@@ -83,7 +83,8 @@ mod tests {
             for method in [Method::GET, Method::HEAD] {
                 let request = Request::builder().method(&method).uri(path).body(Body::empty()).unwrap();
                 let (status, body) = send(&gate, request).await;
-                assert!(status == 200 && body.starts_with(r#"{"status":"ok""#), "{method} {path}: {status} {body}");
+                let is_whole = method == Method::HEAD || body.starts_with(r#"{"status":"ok""#);
+                assert!(status == 200 && is_whole, "{method} {path}: {status} {body}");
             }
         }
         let (status, body) = send(&gate, get("/ready")).await;
