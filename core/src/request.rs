@@ -131,7 +131,8 @@ impl Prompt {
 /// Choices of a request for turning inputs into tokens.
 #[derive(Debug, Clone)]
 pub struct EncodeOptions {
-    /// Truncate inputs that are too long instead of refusing them; [`EncodeLimits::auto_truncate`] when absent.
+    /// Truncate inputs that are too long instead of refusing them. When absent: true with `max_tokens`, else
+    /// [`EncodeLimits::auto_truncate`].
     pub truncate: Option<bool>,
     /// Maximum tokens of an input, which is truncated unless `truncate` is false, and of a pair only the second text; the model's
     /// limit when absent.

@@ -82,6 +82,30 @@ impl TokenVectors {
         Self { data, dim }
     }
 
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.data.chunks_exact_mut(self.dim.get())
+    }
+
+    /// The values of all vectors, row by row.
+    pub fn into_values(self) -> Vec<f32> {
+        self.data
+    }
+
+    /// Number of values of all vectors.
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// True without a token.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Values of a vector.
+    pub fn dim(&self) -> usize {
+        self.dim.get()
+    }
+
     /// The vectors one by one.
     pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> + Send + 'static {
         let Self { data, dim } = self;

@@ -2,7 +2,7 @@
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 400 | body not JSON, damaged or incomplete; no `Host` header, or two; no inputs; on OpenAI's routes also 422 and inputs too many or too long |
+//! | 400 | body not JSON, damaged or incomplete; no `Host` header, or two; no inputs; on OpenAI's and Ollama's routes also 422 and inputs too many or too long |
 //! | 401 | the API key is missing or wrong |
 //! | 404, 405 | there is no such route or model, or not with this method |
 //! | 408 | the body did not arrive in time |
@@ -113,13 +113,39 @@ pub(crate) enum Dialect {
     /// `{"error": {"message", "type", "param", "code"}}`, plus the flat fields of TEI (which Cohere's clients read too)
     /// and the `detail` of Voyage.
     OpenAi,
+    /// `{"error": "..."}`
+    Ollama,
 }
+
+/// Paths of vLLM whose errors are OpenAI's object, next to those under `/v1/` and `/v2/`.
+const VLLM_PATHS: [&str; 3] = ["/pooling", "/detokenize", "/invocations"];
 
 impl Dialect {
     /// The dialect of a path, unless it is an alias.
     pub(crate) fn of(path: &str) -> Self {
-        if path.starts_with("/v1/") || path.starts_with("/v2/") { Self::OpenAi } else { Self::Tei }
+        if path.starts_with("/v1/") || path.starts_with("/v2/") || VLLM_PATHS.contains(&path) {
+            Self::OpenAi
+        } else if path.starts_with("/api/") {
+            Self::Ollama
+        } else {
+            Self::Tei
+        }
     }
+
+    /// True if every fault of a request is 400, as its clients expect.
+    pub(crate) fn has_one_status(self) -> bool {
+        match self {
+            Self::Tei => false,
+            Self::OpenAi | Self::Ollama => true,
+        }
+    }
+}
+
+/// An error of Ollama's routes.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OllamaError {
+    /// The message.
+    error: String,
 }
 
 /// An error of the routes of text-embeddings-inference.
@@ -183,10 +209,9 @@ impl ErrorClass {
 
 impl ApiError {
     fn class(&self, dialect: Dialect) -> ErrorClass {
-        // OpenAI's clients expect 400 for every fault of a request.
-        let unless_openai = |status| if dialect == Dialect::OpenAi { StatusCode::BAD_REQUEST } else { status };
-        let unprocessable = unless_openai(StatusCode::UNPROCESSABLE_ENTITY);
-        let too_large = unless_openai(StatusCode::PAYLOAD_TOO_LARGE);
+        let of_tei = |status| if dialect.has_one_status() { StatusCode::BAD_REQUEST } else { status };
+        let unprocessable = of_tei(StatusCode::UNPROCESSABLE_ENTITY);
+        let too_large = of_tei(StatusCode::PAYLOAD_TOO_LARGE);
         match self {
             Self::Engine(error) => match error {
                 Error::Empty { .. } => ErrorClass::client(StatusCode::BAD_REQUEST, "Empty"),
@@ -269,12 +294,21 @@ impl ApiError {
         }
     }
 
+    /// The message, with the words by which Ollama's clients know an input that is too long.
+    fn in_ollamas_words(&self, message: String) -> String {
+        match self {
+            Self::Engine(Error::TooLong { .. }) => format!("the input length exceeds the context length: {message}"),
+            _ => message,
+        }
+    }
+
     /// The response with its body.
     pub(crate) fn render(&self, dialect: Dialect) -> Response {
         let ErrorClass { status, error_type, openai_type, code } = self.class(dialect);
         let message = self.to_string();
         let mut response = match dialect {
             Dialect::Tei => Json(TeiError { error: message, error_type }).into_response(),
+            Dialect::Ollama => Json(OllamaError { error: self.in_ollamas_words(message) }).into_response(),
             Dialect::OpenAi => {
                 let (param, detail) = (self.param().map(ToOwned::to_owned), message.clone());
                 let error = OpenAiErrorObject { code, message: message.clone(), param, error_type: openai_type };

@@ -1,6 +1,6 @@
 //! The OpenAPI description: the parts of each route, and the parts that all routes share.
 
-use crate::error::{Dialect, OpenAiError, TeiError};
+use crate::error::{Dialect, OllamaError, OpenAiError, TeiError};
 use crate::routes::table::{Kind, ROUTES, Route};
 use crate::wire::answer::{DTYPE, SHAPE};
 use utoipa::OpenApi as _;
@@ -28,8 +28,8 @@ const ERRORS: [(&str, &str); 10] = [
     ("503", "The server is stopping"),
 ];
 
-/// Descriptions that differ on OpenAI's routes, where 400 is for every fault of a request.
-const OPENAI_ERRORS: [(&str, &str); 2] = [
+/// Descriptions that differ where 400 is for every fault of a request.
+const ONE_STATUS_ERRORS: [(&str, &str); 2] = [
     (
         "400",
         "The body is not JSON, damaged, or ended early; a wrong value or type; no inputs, an empty one, too many, or one that is too \
@@ -61,13 +61,15 @@ const COST_HEADERS: [(&str, &str); 12] = [
         description = "Embeddings, reranking and classification. Every prefix that the texts of a batch share is \
                        computed once."
     ),
-    components(schemas(TeiError, OpenAiError)),
+    components(schemas(TeiError, OpenAiError, OllamaError)),
     tags(
         (name = "OpenAI", description = "For clients of OpenAI"),
         (name = "text-embeddings-inference", description = "For clients of text-embeddings-inference"),
         (name = "Rerank", description = "For clients of Cohere, Jina, Voyage, vLLM, Infinity and text-embeddings-inference"),
         (name = "Cohere", description = "Further routes for clients of Cohere"),
         (name = "vLLM", description = "Further routes for clients of vLLM"),
+        (name = "Ollama", description = "For clients of Ollama"),
+        (name = "Infinity", description = "For clients of Infinity"),
         (name = "Server", description = "Health, model and metrics")
     )
 )]
@@ -118,6 +120,7 @@ fn complete(route: &Route, operation: &mut Operation) {
     let schema = match dialect {
         Dialect::Tei => "TeiError",
         Dialect::OpenAi => "OpenAiError",
+        Dialect::Ollama => "OllamaError",
     };
     for (status, description) in ERRORS {
         let may_happen = match status {
@@ -125,11 +128,11 @@ fn complete(route: &Route, operation: &mut Operation) {
             "503" => takes_a_body || matches!(route.kind, Kind::Liveness | Kind::Readiness),
             "500" => true,
             "424" => runs_the_model,
-            "422" => takes_a_body && dialect == Dialect::Tei,
+            "422" => takes_a_body && !dialect.has_one_status(),
             _ => takes_a_body,
         };
-        let openai = OPENAI_ERRORS.iter().find(|(code, _)| dialect == Dialect::OpenAi && *code == status);
-        let description = match openai {
+        let one_status = ONE_STATUS_ERRORS.iter().find(|(code, _)| dialect.has_one_status() && *code == status);
+        let description = match one_status {
             Some((_, description)) => description,
             None if is_open && status == "503" => "Unhealthy; the error says why",
             None => description,

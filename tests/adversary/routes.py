@@ -66,17 +66,27 @@ POSTS = (
     score("/v1/score"), score("/score"),
     Route("POST", "/predict", lambda made: {"inputs": [[text] for text in made]}, wrong=("raw_scores", *TEI), values=1),
     Route("POST", "/predict_tokens", texts("inputs"), wrong=("aggregation_strategy", "raw_scores", "ignore_labels", *TEI), values=64),
+    rerank("/reranking", "documents"), rerank("/v1/reranking", "documents"),
     classify("/v1/classify"), classify("/classify"),
+    Route("POST", "/pooling", texts("input"), wrong=("encoding_format", "dimensions", "embed_dtype", "endianness", "task", *ENCODED), values=1),
+    Route("POST", "/pooling", texts("input", task="token_embed"), wrong=("use_activation", *ENCODED), values=64),
+    Route("POST", "/invocations", texts("input"), wrong=("encoding_format", *ENCODED), values=1),
+    Route("POST", "/api/embed", texts("input", model="any:latest"), wrong=("truncate", "dimensions", "options", "keep_alive"), values=1),
+    Route("POST", "/api/embeddings", lambda made: {"prompt": made[0]}, wrong=("options", "keep_alive"), values=1),
+    Route("POST", "/api/show", lambda made: {"model": made[0]}, wrong=("verbose",)),
+    Route("POST", "/tokenize", lambda made: {"prompt": made[0]}, wrong=("return_token_strs", "inputs"), is_tokenizer=True),
     Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
     Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),
           is_tokenizer=True),
+    Route("POST", "/detokenize", lambda made: {"tokens": [1 + len(text) % 97 for text in made]}, wrong=("tokens",), is_tokenizer=True),
     Route("POST", "/v1/tokenize", lambda made: {"text": " ".join(made), "model": "any"}, is_tokenizer=True),
     Route("POST", "/v1/detokenize", lambda made: {"tokens": [1 + len(text) % 97 for text in made]}, wrong=("tokens",), is_tokenizer=True),
     # A token classifier answers for each token.
     Route("POST", "/", texts("inputs"), wrong=TEI, values=64),
 )
 GETS = (
-    Route("GET", "/v1/models"), Route("GET", "/v1/models/prefold-mini"), Route("GET", "/info"),
+    *(Route("GET", path) for path in (
+        "/v1/models", "/v1/models/prefold-mini", "/models", "/info", "/version", "/api/version", "/api/tags", "/api/ps")),
     *(Route("GET", path, is_open=True) for path in (
         "/", "/health", "/ready", "/ping", "/metrics", "/docs", "/docs/", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
         "/api-doc/openapi.json")),

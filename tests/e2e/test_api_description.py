@@ -50,11 +50,23 @@ def test_it_is_the_one_that_is_checked_in(description):
     ("/v1/tokenize", {"text": TEXT, "model": "m"}),
     ("/v1/detokenize", {"tokens": [1, 2, 3]}),
     ("/tokenize", {"inputs": TEXT}),
+    ("/tokenize", {"prompt": TEXT, "return_token_strs": True}),
     ("/decode", {"ids": [1, 2, 3]}),
+    ("/detokenize", {"tokens": [1, 2, 3]}),
+    ("/pooling", {"input": TEXT}),
+    ("/pooling", {"input": [TEXT, [5]], "task": "token_embed"}),
+    ("/pooling", {"input": TEXT, "encoding_format": "base64", "embed_dtype": "fp8_e4m3", "endianness": "big"}),
+    ("/invocations", {"input": TEXT}),
+    ("/reranking", {"query": TEXT, "documents": [TEXT, "a"]}),
+    ("/v1/reranking", {"query": TEXT, "documents": [TEXT, "a"]}),
+    ("/api/embed", {"model": "m", "input": [TEXT], "keep_alive": "5m", "options": {"num_ctx": 512}, "truncate": True}),
+    ("/api/embed", {"input": ""}),
+    ("/api/embeddings", {"model": "m", "prompt": TEXT, "keep_alive": -1}),
+    ("/api/show", {"model": "prefold-mini"}),
 ])
 def test_answers_of_an_embedding_model(builtin, description, path, request_body):
     check(description, path, "post", 200, builtin.ask(path, **request_body))
-    if "text_1" not in request_body:
+    if "text_1" not in request_body and path != "/invocations":
         schema = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         jsonschema.Draft202012Validator({**schema, "components": description["components"]}).validate(request_body)
 
@@ -64,6 +76,9 @@ def test_answers_of_an_embedding_model(builtin, description, path, request_body)
     ("/predict", {"inputs": [[TEXT], [TEXT, "a"]]}),
     ("/v1/classify", {"input": [TEXT, "a"]}),
     ("/classify", {"input": TEXT, "use_activation": False}),
+    ("/classify", {"input": [TEXT], "raw_scores": False}),
+    ("/pooling", {"input": [TEXT, "a"]}),
+    ("/invocations", {"input": TEXT}),
 ])
 def test_answers_of_a_classifier(served, description, path, request_body):
     check(description, path, "post", 200, served(*CLASSIFIER).ask(path, **request_body))
@@ -80,7 +95,9 @@ def test_answers_of_a_classifier_of_tokens(served, description, request_body):
     check(description, "/info", "get", 200, server.get("/info").json())
 
 
-@pytest.mark.parametrize("path", ["/info", "/ready", "/v1/models"])
+@pytest.mark.parametrize("path", [
+    "/info", "/ready", "/health", "/ping", "/version", "/api/version", "/v1/models", "/models", "/api/tags", "/api/ps",
+])
 def test_what_the_server_tells(builtin, served, description, path):
     for server in (builtin, served(*CLASSIFIER)):
         check(description, path, "get", 200, server.get(path).json())
@@ -90,6 +107,10 @@ def test_what_the_server_tells(builtin, served, description, path):
     ("/embed", {"inputs": []}, 400),
     ("/v1/embeddings", {"input": []}, 400),
     ("/v1/score", {"queries": [], "documents": ["a"]}, 400),
+    ("/pooling", {"input": []}, 400),
+    ("/detokenize", {"tokens": "a"}, 400),
+    ("/api/embed", {"input": "a", "dimensions": 1000}, 400),
+    ("/api/show", {"model": "another"}, 404),
     ("/predict", {"inputs": "a"}, 422),
     ("/predict_tokens", {"inputs": "a"}, 422),
 ])

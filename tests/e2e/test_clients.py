@@ -4,6 +4,7 @@ The `openai` package is tested in test_openai_client.py.
 """
 
 import asyncio
+import json
 import os
 
 import pytest
@@ -211,6 +212,80 @@ def test_infinitys_client(builtin, rows, ranking):
         assert_rows([item.embedding for item in answer.data], rows)
         answer = rerank.sync(client=client, body=RerankInput(query=QUERY, documents=TEXTS))
         assert_ranking(relevance(answer.results), ranking)
+
+
+def test_infinitys_client_reads_models_health_and_classes(builtin, served):
+    import infinity_client
+    from infinity_client.api.default import classify, health, models
+    from infinity_client.models import ClassifyInput
+
+    with infinity_client.Client(base_url=builtin.url()) as client:
+        listed = models.sync(client=client).data
+        listed = listed if isinstance(listed, list) else [listed]
+        assert [(model.id, model.stats["queue_absolute"]) for model in listed] == [(MODEL, 0)]
+        assert health.sync(client=client)["unix"] > 1e9
+    classifier = served("qwen3-seqcls-tiny", "--radix-mlp-threshold", "1")
+    with infinity_client.Client(base_url=classifier.url()) as client:
+        for raw in (False, True):
+            answer = classify.sync(client=client, body=ClassifyInput(input_=TEXTS, raw_scores=raw))
+            for text, labels in zip(TEXTS, answer.data, strict=True):
+                want = classifier.ask("/predict", inputs=text, raw_scores=raw)
+                assert [label.label for label in labels] == [label["label"] for label in want]
+                assert_close([label.score for label in labels], [label["score"] for label in want], ROUNDING)
+
+
+def test_ollama(builtin, rows):
+    import ollama
+
+    client = ollama.Client(builtin.url())
+    answer = client.embed(MODEL, TEXTS, truncate=True, keep_alive="5m", options={"num_ctx": 8192})
+    assert_rows(answer.embeddings, rows)
+    assert answer.model == MODEL and answer.total_duration > 0 and answer.prompt_eval_count > 0
+    assert_rows(client.embed(f"{MODEL}:latest", TEXTS[0], dimensions=64).embeddings, builtin.ask("/embed", inputs=TEXTS[:1], dimensions=64))
+    assert client.embed(MODEL).embeddings == []
+    assert_rows([client.embeddings(MODEL, TEXTS[0]).embedding], rows[:1])
+    [model] = client.list().models
+    assert model.model == f"{MODEL}:latest" and model.modified_at and model.details.family == "qwen3"
+    [loaded] = client.ps().models
+    assert loaded.model == model.model and loaded.context_length == 2048
+    shown = client.show(MODEL)
+    assert shown.capabilities == ["embedding"] and shown.modelinfo["qwen3.embedding_length"] == len(rows[0])
+    with pytest.raises(ollama.ResponseError, match="exceeds the context length") as refused:
+        client.embed(MODEL, "a " * 5000, truncate=False)
+    assert refused.value.status_code == 400
+    with pytest.raises(ollama.ResponseError, match="no model"):
+        client.show("another")
+
+
+def test_ollama_async(builtin, rows):
+    import ollama
+
+    async def embed():
+        client = ollama.AsyncClient(builtin.url())
+        answers = await asyncio.gather(*(client.embed(MODEL, text) for text in TEXTS))
+        return [answer.embeddings[0] for answer in answers]
+
+    assert_rows(asyncio.run(embed()), rows)
+
+
+def test_langchain_ollama(builtin, rows):
+    from langchain_ollama import OllamaEmbeddings
+
+    embeddings = OllamaEmbeddings(model=MODEL, base_url=builtin.url(), validate_model_on_init=True, num_ctx=2048, keep_alive=60)
+    assert_rows(embeddings.embed_documents(TEXTS), rows)
+    assert_rows([embeddings.embed_query(TEXTS[0])], rows[:1])
+    assert_rows(asyncio.run(embeddings.aembed_documents(TEXTS)), rows)
+
+
+def test_open_webuis_calls(builtin, rows):
+    """The requests of Open WebUI's embedding engine for Ollama, and of its connection to it."""
+    key = {"authorization": "Bearer "}
+    answer = builtin.request("POST", "/api/embed", json.dumps({"input": TEXTS, "model": MODEL}), key)
+    assert_rows(answer.json()["embeddings"], rows)
+    names = [model["model"] for model in builtin.request("GET", "/api/tags", None, key).json()["models"]]
+    assert names == [f"{MODEL}:latest"] and builtin.get("/api/version").json()["version"]
+    prefixed = builtin.ask("/api/embed", input=TEXTS, model=names[0], prompt="title: ")
+    assert_rows(prefixed["embeddings"], builtin.ask("/embed", inputs=TEXTS, prompt="title: "))
 
 
 def test_huggingface_inference_client(builtin, rows, served):

@@ -18,6 +18,13 @@ pub(crate) fn normalize(vector: &mut [f32]) {
     }
 }
 
+impl TokenVectors {
+    /// Scales each vector to unit length.
+    pub fn normalize(&mut self) {
+        self.rows_mut().for_each(normalize);
+    }
+}
+
 /// Cosine similarity; 0 if one of the vectors is zero.
 pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let norms = (dot(a, a) * dot(b, b)).sqrt();

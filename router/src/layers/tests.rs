@@ -80,7 +80,7 @@ async fn bad_requests_are_told_what_is_wrong() {
             "{\"input\": \"a\", \"encoding_format\": \"hex\"}",
             400,
             "Validation",
-            "`float` or `base64`",
+            "one of `float`, `base64`, `bytes`",
         ),
         ("/predict", "{\"inputs\": \"a\"}", 422, "Validation", "classification is not possible"),
     ] {

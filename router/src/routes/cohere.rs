@@ -14,7 +14,7 @@ use crate::wire::json_writer::{split_around, text_steps};
 use crate::wire::many::Many;
 use crate::wire::pieces::{JsonText, framed, write_value};
 use crate::wire::request_body::request_body;
-use crate::wire::vectors::{EmbeddingType, JsonVectors};
+use crate::wire::vectors::{EmbeddingType, JsonForm};
 use prefold_core::{EmbedOptions, EncodeOptions, Error, Input, Prompt, TokenInfo};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ async fn embed(head: Head, mut body: CohereEmbedBody, version: &'static str) -> 
     let inputs = texts.into_vec().into_iter().map(Input::Text).collect();
     let answered = call.engine.embed(inputs, EmbedOptions { encode, normalize: Some(true), dimensions }).await;
     let answered = answered.map_err(|error| error.renamed("dimensions", "output_dimension"))?;
-    let range = lists.iter().find_map(|(_, list)| list.element.range());
+    let range = lists.iter().find_map(|(_, list)| list.element().range());
     let is_plain = version == "1" && types.iter().next().is_none();
     let meta = CohereMeta::of_tokens(version, answered.usage.tokens);
     let response = Embedded { id: response_id("embed"), kept, meta };
@@ -191,17 +191,17 @@ async fn lists(
     types: EmbeddingTypes,
     dimensions: Option<usize>,
     call: &Call,
-) -> std::result::Result<Vec<(EmbeddingType, JsonVectors)>, Error> {
+) -> std::result::Result<Vec<(EmbeddingType, JsonForm)>, Error> {
     let mut lists = Vec::new();
     for kind in types.iter() {
         let element = match kind.quantized() {
             Some(integers) => quantized(integers, dimensions, "embedding_types", call).await?,
             None => Element::default(),
         };
-        lists.push((kind, JsonVectors { format: kind.format(), element }));
+        lists.push((kind, kind.form(element)));
     }
     if lists.is_empty() {
-        lists.push((EmbeddingType::Float, JsonVectors::default()));
+        lists.push((EmbeddingType::Float, JsonForm::default()));
     }
     Ok(lists)
 }
@@ -220,12 +220,12 @@ impl Embedded {
         let Self { id, kept, meta } = self;
         let texts = kept.as_ref().map(|_| Vec::new());
         let response = CohereFloats { id, response_type: "embeddings_floats", embeddings: Vec::new(), texts, meta };
-        let list = written(vectors, JsonVectors::default());
+        let list = written(vectors, JsonForm::default());
         JsonText::around(&response, [("embeddings", list), ("texts", repeated(kept))])
     }
 
     /// A list of vectors for each type.
-    fn by_type(self, vectors: &Arc<Vec<Vec<f32>>>, lists: &[(EmbeddingType, JsonVectors)]) -> JsonText {
+    fn by_type(self, vectors: &Arc<Vec<Vec<f32>>>, lists: &[(EmbeddingType, JsonForm)]) -> JsonText {
         let Self { id, kept, meta } = self;
         let texts = kept.as_ref().map(|_| Vec::new());
         let embeddings = CohereEmbeddings::of(lists.iter().map(|(kind, _)| *kind));
@@ -274,7 +274,7 @@ impl AsRef<[f32]> for Row {
     }
 }
 
-fn written(vectors: &Arc<Vec<Vec<f32>>>, form: JsonVectors) -> JsonText {
+fn written(vectors: &Arc<Vec<Vec<f32>>>, form: JsonForm) -> JsonText {
     let vectors = Arc::clone(vectors);
     JsonText::default().list_of(0..vectors.len(), move |index| form.steps(Row { vectors: Arc::clone(&vectors), index }))
 }

@@ -5,7 +5,6 @@ use crate::state::call::Head;
 use crate::wire::accept::Accept;
 use crate::wire::answer::Answer;
 use crate::wire::body::{Json, RawBody};
-use crate::wire::element::Element;
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::{float_steps, write_float};
 use crate::wire::many::Many;
@@ -49,7 +48,7 @@ pub(crate) async fn embed(head: Head, accept: Accept, Json(mut body): Json<Embed
     let answered = call.engine.embed(inputs.0.into_vec(), options).await?;
     match accept {
         Accept::Json => Ok(Answer::json(answered, |vectors| JsonText::default().list_of(vectors, float_steps))),
-        Accept::Binary(element) => Answer::binary(answered, Element::Float(element.unwrap_or_default())).await,
+        Accept::Binary(element) => Answer::binary(answered, element.unwrap_or_default().into(), None, None).await,
     }
 }
 

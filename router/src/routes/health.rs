@@ -20,7 +20,7 @@ use crate::wire::answer::Answer;
 use axum::extract::State;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use utoipa::ToSchema;
 
 /// A forward pass that runs this many times `--stall-timeout` is stuck.
@@ -28,6 +28,21 @@ const RESTART_FACTOR: u32 = 5;
 
 /// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Response of `/health`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Alive {
+    /// `ok`
+    status: &'static str,
+    /// Unix time in seconds, which Infinity's client reads.
+    unix: f64,
+}
+
+/// The response of a server that is alive.
+pub(crate) fn alive() -> Answer {
+    let unix = SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |elapsed| elapsed.as_secs_f64());
+    Answer::free(&Alive { status: "ok", unix })
+}
 
 /// Response of `/ready`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,16 +54,28 @@ pub(crate) struct Ready {
 
 /// Liveness
 ///
-/// Empty while the server is alive, also while the model is loading. Restart a server that keeps failing.
+/// The server is alive also while the model is loading. Restart a server that keeps failing.
 #[utoipa::path(
-    get, path = "/health", tag = "Server", responses((status = 200, description = "The server is alive"))
+    get, path = "/health", tag = "Server",
+    responses((status = 200, description = "The server is alive", body = Alive))
 )]
-pub(crate) async fn health(State(app): State<App>) -> Result<(), ApiError> {
+pub(crate) async fn health(State(app): State<App>) -> Result<Answer, ApiError> {
     stuck(&app)?;
     match probe(&app).await {
         Probe::Failed(error) => Err(error),
-        Probe::Answered | Probe::TimedOut => Ok(()),
+        Probe::Answered | Probe::TimedOut => Ok(alive()),
     }
+}
+
+/// Liveness
+///
+/// The same as `GET /health`.
+#[utoipa::path(
+    post, path = "/ping", tag = "Server",
+    responses((status = 200, description = "The server is alive", body = Alive))
+)]
+pub(crate) async fn ping(app: State<App>) -> Result<Answer, ApiError> {
+    health(app).await
 }
 
 /// Readiness

@@ -5,6 +5,7 @@ use crate::state::App;
 use crate::state::model_names::ModelNames;
 use crate::state::vector_ranges::VectorRanges;
 use crate::telemetry::version::{COMMIT, VERSION};
+use crate::wire::answer::Answer;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
@@ -14,6 +15,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa::ToSchema;
+
+/// Version of prefold.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// TEI's fields, followed by ours.
 #[derive(Debug, Serialize, ToSchema)]
@@ -244,6 +248,22 @@ pub(crate) async fn info(State(app): State<App>) -> Response {
 fn json(info: &Info<'_>) -> Bytes {
     // Serialization of our own structs into memory cannot fail.
     serde_json::to_vec(info).unwrap_or_default().into()
+}
+
+/// Version of the server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Version {
+    version: &'static str,
+}
+
+/// Version of the server
+///
+/// The version of prefold, for clients of vLLM and Ollama.
+#[utoipa::path(
+    get, path = "/version", tag = "Server", responses((status = 200, description = "The version", body = Version))
+)]
+pub(crate) async fn version() -> Answer {
+    Answer::free(&Version { version: VERSION })
 }
 
 /// Metrics in Prometheus' text format

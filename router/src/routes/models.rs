@@ -11,6 +11,9 @@ use prefold_core::{Task, shown};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Owner of the models.
+const OWNER: &str = "prefold";
+
 /// The served model, in two lists: OpenAI's clients read `data`, Cohere's `models`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ModelList {
@@ -29,7 +32,7 @@ pub(crate) struct ModelObject {
     object: &'static str,
     /// Unix time of the server's start in seconds.
     created: u64,
-    /// `prefold`
+    /// `prefold`; at `/models` `infinity`.
     owned_by: &'static str,
     /// Id of the model behind the name.
     root: String,
@@ -81,7 +84,7 @@ pub(crate) async fn models(
 ) -> Answer {
     // Other clients may send a query of their own.
     let Query(selection) = selection.unwrap_or_default();
-    let data: Vec<_> = named(&app).map(|(name, model)| model_object(&app, model, name)).collect();
+    let data: Vec<_> = named(&app).map(|(name, model)| model_object(&app, model, name, OWNER)).collect();
     let models = data.iter().filter(|model| selection.has(model)).cloned().collect();
     Answer::free(&ModelList { object: "list", data, models })
 }
@@ -98,20 +101,23 @@ pub(crate) async fn model(State(app): State<App>, name: std::result::Result<Path
     // No model has a name that is not UTF-8.
     let name = name.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(name)| name);
     match app.models.named(&name) {
-        Some(model) => Ok(Answer::free(&model_object(&app, model, &name))),
-        None => {
-            let known: Vec<&str> = named(&app).map(|(name, _)| name).collect();
-            Err(ApiError::UnknownModel { name: shown(&name), known: known.join(", ") })
-        }
+        Some(model) => Ok(Answer::free(&model_object(&app, model, &name, OWNER))),
+        None => Err(unknown_model(&app, &name)),
     }
 }
 
+/// The error for a name that no model has.
+pub(super) fn unknown_model(app: &App, name: &str) -> ApiError {
+    let known: Vec<&str> = named(app).map(|(name, _)| name).collect();
+    ApiError::UnknownModel { name: shown(name), known: known.join(", ") }
+}
+
 /// All names, each with its model.
-fn named(app: &App) -> impl Iterator<Item = (&str, &ServedModel)> {
+pub(super) fn named(app: &App) -> impl Iterator<Item = (&str, &ServedModel)> {
     app.models.iter().flat_map(|model| model.names.all().map(move |name| (name, &**model)))
 }
 
-fn model_object(app: &App, model: &ServedModel, name: &str) -> ModelObject {
+pub(super) fn model_object(app: &App, model: &ServedModel, name: &str, owned_by: &'static str) -> ModelObject {
     let capabilities = &model.engine.info().capabilities;
     let endpoints = capabilities.tasks().filter_map(|task| match task {
         Task::Embed => Some("embed"),
@@ -125,7 +131,7 @@ fn model_object(app: &App, model: &ServedModel, name: &str) -> ModelObject {
         id: name.to_owned(),
         object: "model",
         created: app.started,
-        owned_by: "prefold",
+        owned_by,
         root: model.names.id.clone(),
         max_model_len: capabilities.max_input_length,
         name: name.to_owned(),

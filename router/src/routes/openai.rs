@@ -1,30 +1,27 @@
 //! OpenAI's embeddings, with the fields of Voyage, Jina, vLLM and Infinity.
 
-use super::Result;
 use super::quantized::quantized;
+use super::{Result, response_id};
 use crate::state::call::{Call, Head};
 use crate::wire::accept::Accept;
-use crate::wire::answer::Answer;
 use crate::wire::body::Json;
-use crate::wire::element::{Element, ElementType};
+use crate::wire::element::{Element, Layout};
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::split_around;
 use crate::wire::pieces::{JsonText, framed};
 use crate::wire::request_body::request_body;
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
-use crate::wire::vectors::{EmbeddingType, EncodingFormat, JsonVectors};
+use crate::wire::vectors::{EmbeddingType, EncodingFormat, JsonForm, VectorForm};
 use prefold_core::{EmbedOptions, Error};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 request_body! {
     /// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
-    pub(crate) struct EmbeddingsBody: model, truncation_side, input_tokens, prompt {
+    pub(crate) struct EmbeddingsBody: model, truncation_side, input_tokens, prompt, vector_form {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
-        /// Default: `float`.
-        encoding_format: Option<EncodingFormat>,
         /// Number of leading values of each vector to keep, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
         #[serde(alias = "output_dimension")]
         dimensions: Option<usize>,
@@ -34,15 +31,10 @@ request_body! {
         output_dtype: Option<EmbeddingType>,
         /// Jina's element type, which decides the form too, whatever `encoding_format` is: `base64` gives strings, others lists.
         embedding_type: Option<EmbeddingType>,
-        /// Element type of floats in base64 and binary responses. Default: `float32`.
-        embed_dtype: Option<ElementType>,
         /// Scale vectors to unit length. False returns the output of pooling and dense layers, as `normalize` of `/embed` does. Default: true.
         normalized: Option<bool>,
         /// Jina's pooling of inputs that are read as one text; only false is supported.
         late_chunking: Option<bool>,
-        /// Byte order; only little-endian is supported.
-        #[allow(dead_code, reason = "deserializing it checks it")]
-        endianness: Option<Endianness>,
     }
 }
 
@@ -51,15 +43,6 @@ request_body! {
 #[serde(rename_all = "lowercase")]
 enum Modality {
     Text,
-}
-
-/// Byte order of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum Endianness {
-    Little,
-    /// The server's order, which is little-endian.
-    Native,
 }
 
 /// A list of vectors.
@@ -87,17 +70,17 @@ struct Embedding<'a> {
 #[serde(untagged)]
 enum Vector<'a> {
     Float(&'a [f32]),
-    #[allow(dead_code, reason = "written by `JsonVectors`; serde writes it in tests only")]
+    #[allow(dead_code, reason = "written by `JsonForm`; serde writes it in tests only")]
     Base64(String),
 }
 
 impl EmbeddingsResponse<'_> {
     /// The response with `vectors` as its data. Serde writes all but the vectors, which go straight into the text.
-    fn text(&self, format: JsonVectors, vectors: Vec<Vec<f32>>) -> JsonText {
+    fn text(&self, form: JsonForm, vectors: Vec<Vec<f32>>) -> JsonText {
         let data = JsonText::default().list_of(vectors.into_iter().enumerate(), move |(index, vector)| {
             let embedding = Embedding { object: "embedding", index, embedding: Vector::Float(&[]) };
             let (before, after) = split_around(&embedding, "[]");
-            framed(before, format.steps(vector), after)
+            framed(before, form.steps(vector), after)
         });
         JsonText::around(self, [("data", data)])
     }
@@ -105,8 +88,9 @@ impl EmbeddingsResponse<'_> {
 
 /// Vectors of texts
 ///
-/// OpenAI's embeddings. With `Accept: application/octet-stream` the response is the vectors' values, row by row and
-/// little-endian, in the type `embed_dtype` (or the parameter `dtype` of the header), or the integers of `output_dtype`.
+/// OpenAI's embeddings. With `Accept: application/octet-stream` or the `encoding_format` `bytes_only` the response is the
+/// vectors' values, row by row, in the type `embed_dtype` (or the parameter `dtype` of the header), or the integers of
+/// `output_dtype`; with `bytes` the header `metadata` describes them.
 #[utoipa::path(
     post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingsBody,
     responses((
@@ -122,42 +106,37 @@ pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<
     if let Accept::Binary(Some(asked)) = accept {
         body.embed_dtype = Some(asked);
     }
-    let vectors = vectors(&body, &call).await?;
+    let form = vector_form(&body, accept, &call).await?;
     let EmbeddingsBody { input, model, dimensions, normalized, .. } = body;
+    form.check(input.0.len())?;
     let model = call.model.names.answered(model.as_deref())?;
     let options = EmbedOptions { encode, normalize: Some(normalized.unwrap_or(true)), dimensions };
     let answered = call.engine.embed(input.0.into_vec(), options).await?;
-    if let Accept::Binary(_) = accept {
-        return Answer::binary(answered, vectors.element).await;
-    }
-    if vectors.format == EncodingFormat::Base64 {
-        vectors.element.check(&answered.results).await?;
-    }
     let response = EmbeddingsResponse { object: "list", data: Vec::new(), model, usage: answered.usage.into() };
-    let range = vectors.element.range();
-    Ok(Answer::json(answered, |results| response.text(vectors, results)).with_range(range))
+    form.answer(answered, None, (response_id("embd"), model), |form, vectors| response.text(form, vectors)).await
 }
 
 /// Form of the vectors.
 ///
 /// # Errors
 /// [`Error::Validation`] for fields that contradict each other or are not supported; the errors of [`quantized`].
-async fn vectors(body: &EmbeddingsBody, call: &Call) -> std::result::Result<JsonVectors, Error> {
+async fn vector_form(body: &EmbeddingsBody, accept: Accept, call: &Call) -> std::result::Result<VectorForm, Error> {
     let &EmbeddingsBody { dimensions, output_dtype, embedding_type, embed_dtype, normalized, late_chunking, .. } = body;
     if late_chunking == Some(true) {
         return Err(Error::invalid("late_chunking", "is not supported: every input has a vector of its own"));
     }
-    let encoding = body.encoding_format.unwrap_or_default();
+    let endianness = body.endianness.unwrap_or_default();
     let (field, asked, format) = match (embedding_type, output_dtype) {
         (Some(_), Some(_)) => {
             return Err(Error::invalid("output_dtype", "must be the only one of `embedding_type` and `output_dtype`"));
         }
-        (Some(asked), None) => ("embedding_type", Some(asked), asked.format()),
-        (None, Some(EmbeddingType::Base64)) => ("output_dtype", output_dtype, EncodingFormat::Base64),
-        (None, asked) => ("output_dtype", asked, encoding),
+        (Some(asked), None) => ("embedding_type", Some(asked), Some(asked.format())),
+        (None, Some(EmbeddingType::Base64)) => ("output_dtype", output_dtype, Some(EncodingFormat::Base64)),
+        (None, asked) => ("output_dtype", asked, body.encoding_format),
     };
     let Some(kind) = asked.and_then(EmbeddingType::quantized) else {
-        return Ok(JsonVectors { format, element: Element::Float(embed_dtype.unwrap_or_default()) });
+        let element = Element::Float(embed_dtype.unwrap_or_default());
+        return Ok(VectorForm::new(accept, format, Layout { element, endianness }));
     };
     if embed_dtype.is_some() {
         return Err(Error::invalid("embed_dtype", format!("is for floats, and `{field}` asks for {}", kind.as_str())));
@@ -166,13 +145,14 @@ async fn vectors(body: &EmbeddingsBody, call: &Call) -> std::result::Result<Json
         let problem = format!("cannot be false with {}, whose range is that of vectors of unit length", kind.as_str());
         return Err(Error::invalid("normalized", problem));
     }
-    Ok(JsonVectors { format, element: quantized(kind, dimensions, field, call).await? })
+    let element = quantized(kind, dimensions, field, call).await?;
+    Ok(VectorForm::new(accept, format, Layout { element, endianness }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::element::BinaryPieces;
+    use crate::wire::element::{BinaryPieces, ElementType};
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     use prefold_core::Usage;
@@ -191,21 +171,21 @@ mod tests {
         };
         let float = |vector: &Vec<f32>| Vector::Float(vector.clone().leak());
         type Typed = Box<dyn Fn(&Vec<f32>) -> Vector<'static>>;
-        let forms: [(EncodingFormat, ElementType, Typed); 3] = [
-            (EncodingFormat::Float, ElementType::Float32, Box::new(float)),
-            (EncodingFormat::Base64, ElementType::Float32, Box::new(base64(ElementType::Float32))),
-            (EncodingFormat::Base64, ElementType::Bfloat16, Box::new(base64(ElementType::Bfloat16))),
+        let coded = |element: ElementType| JsonForm::Base64(element.into());
+        let forms: [(JsonForm, Typed); 3] = [
+            (JsonForm::default(), Box::new(float)),
+            (coded(ElementType::Float32), Box::new(base64(ElementType::Float32))),
+            (coded(ElementType::Bfloat16), Box::new(base64(ElementType::Bfloat16))),
         ];
-        for (format, element, typed) in forms {
+        for (form, typed) in forms {
             let response =
                 |data| EmbeddingsResponse { object: "list", data, model: "a \"[]\" \n", usage: usage.into() };
-            let text =
-                response(Vec::new()).text(JsonVectors { format, element: Element::Float(element) }, vectors.to_vec());
+            let text = response(Vec::new()).text(form, vectors.to_vec());
             let written = String::from_utf8(text.flatten().collect()).unwrap();
             let data = vectors.iter().enumerate();
             let data = data.map(|(index, vector)| Embedding { object: "embedding", index, embedding: typed(vector) });
             let by_serde = serde_json::to_string(&response(data.collect())).unwrap();
-            assert_eq!(written, by_serde, "{format:?} {element:?}");
+            assert_eq!(written, by_serde, "{form:?}");
         }
     }
 }

@@ -114,14 +114,22 @@ async fn classify_all(
         (_, Some(Function::Softmax)) => LogitActivation::Softmax,
         (_, Some(Function::None) | None) => activation(&capabilities),
     };
-    let labelled = move |logits: Vec<f32>| -> ListSteps {
+    Ok((answered, labelled(capabilities, activation, top_k)))
+}
+
+/// A function from an input's logits to the writer of its best labels.
+fn labelled(
+    capabilities: Arc<Capabilities>,
+    activation: LogitActivation,
+    top_k: usize,
+) -> impl Fn(Vec<f32>) -> ListSteps + Send {
+    move |logits: Vec<f32>| -> ListSteps {
         let capabilities = Arc::clone(&capabilities);
         let best = Ranking::of(activation.apply(&logits)).take(top_k);
         Box::new(list_steps(best, move |out, (index, score)| {
             write_value(out, &Prediction { score, label: label(labels(&capabilities), index) });
         }))
-    };
-    Ok((answered, labelled))
+    }
 }
 
 request_body! {
@@ -132,6 +140,8 @@ request_body! {
         /// False: logits instead of probabilities.
         #[serde(alias = "activation")]
         use_activation: Option<bool>,
+        /// Infinity's field, which its client always sends: the response has Infinity's form. True returns logits.
+        raw_scores: Option<bool>,
     }
 }
 
@@ -159,12 +169,35 @@ struct Classified {
     num_classes: usize,
 }
 
+/// Infinity's list of labels for each input, the best first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InfinityClasses<'a> {
+    /// `classify`
+    object: &'static str,
+    data: Vec<Vec<Prediction<'a>>>,
+    model: String,
+    usage: UsageBody,
+    id: String,
+    /// Unix time in seconds.
+    created: u64,
+}
+
+/// The two forms of the response.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "described only: labels are written one by one")]
+pub(crate) enum ClassifyAnswer<'a> {
+    Classes(ClassifyResponse),
+    Labels(InfinityClasses<'a>),
+}
+
 /// Classes of texts
 ///
-/// vLLM's classification: the most probable label of each input, and the probabilities of all labels.
+/// vLLM's classification: the most probable label of each input, and the probabilities of all labels. With `raw_scores`
+/// Infinity's: all labels of each input with their scores, the best first.
 #[utoipa::path(
     post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
-    responses((status = 200, description = "A class for each input", body = ClassifyResponse))
+    responses((status = 200, description = "The classes of each input", body = ClassifyAnswer))
 )]
 pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
@@ -172,10 +205,19 @@ pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> 
     let encode = body.encode_fields().for_field("input", &call)?;
     let answered = call.engine.classify(body.input.0.into_vec(), encode).await?;
     let capabilities = Arc::clone(&call.engine.info().capabilities);
-    let activation = match body.use_activation {
-        Some(false) => LogitActivation::Identity,
+    let activation = match (body.use_activation, body.raw_scores) {
+        (Some(false), _) | (_, Some(true)) => LogitActivation::Identity,
         _ => activation(&capabilities),
     };
+    let (created, usage) = (unix_time(), answered.usage.into());
+    if body.raw_scores.is_some() {
+        let (object, data, id) = ("classify", Vec::new(), response_id("infinity"));
+        let response = InfinityClasses { object, data, model, usage, id, created };
+        return Ok(Answer::json(answered, |all| {
+            let data = JsonText::default().list_of(all, labelled(capabilities, activation, usize::MAX));
+            JsonText::around(&response, [("data", data)])
+        }));
+    }
     let classified = move |(index, logits): (usize, Vec<f32>)| {
         let probs = activation.apply(&logits);
         let likeliest = (0..probs.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
@@ -184,14 +226,8 @@ pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> 
             split_around(&Classified { index, num_classes: probs.len(), probs: Vec::new(), label }, "[]");
         framed(before, float_steps(probs), after)
     };
-    let response = ClassifyResponse {
-        id: response_id("classify"),
-        object: "list",
-        created: unix_time(),
-        model,
-        data: Vec::new(),
-        usage: answered.usage.into(),
-    };
+    let response =
+        ClassifyResponse { id: response_id("classify"), object: "list", created, model, data: Vec::new(), usage };
     Ok(Answer::json(answered, |all| {
         let data = JsonText::default().list_of(all.into_iter().enumerate(), classified);
         JsonText::around(&response, [("data", data)])

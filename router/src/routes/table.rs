@@ -1,7 +1,9 @@
 //! The table of routes. The router, the OpenAPI description, the form of errors and the treatment of monitors follow from it.
 
+use super::ollama::{embed as ollama_embed, models as ollama_models};
 use super::{
-    cohere, embed, health, home, info, models, openai, predict, predict_tokens, rerank, score, task, tokenize,
+    cohere, embed, health, home, infinity, info, invocations, models, openai, pooling, predict, predict_tokens, rerank,
+    score, task, tokenize,
 };
 use crate::error::Dialect;
 use crate::state::App;
@@ -60,22 +62,33 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Model: embed::similarity;
         Model: cohere::embed_v1;
         Model: cohere::embed_v2;
-        Model: rerank::rerank;
-        Model: rerank::rerank_v1;
+        Model: rerank::rerank, "/reranking";
+        Model: rerank::rerank_v1, "/v1/reranking";
         Model: rerank::rerank_v2;
         Model: score::score, "/score";
         Model: predict::predict;
         Model: predict::classify, "/classify";
         Model: predict_tokens::predict_tokens;
+        Model: pooling::pooling;
+        Model: invocations::invocations;
+        Model: ollama_embed::embed;
+        Model: ollama_embed::embeddings;
         Tokenizer: tokenize::tokenize;
+        Tokenizer: tokenize::detokenize;
         Tokenizer: tokenize::decode;
         Tokenizer: cohere::tokenize_v1;
         Tokenizer: cohere::detokenize_v1;
         Facts: info::info;
         Facts: models::models;
         Facts: models::model;
+        Facts: infinity::models;
+        Facts: ollama_models::tags;
+        Facts: ollama_models::ps;
+        Facts: ollama_models::show;
+        Facts: info::version, "/api/version";
         Liveness: health::health, "/ping";
         Liveness: home::home;
+        Liveness: health::ping;
         Readiness: health::ready;
         Metrics: info::metrics;
     }
@@ -116,12 +129,31 @@ mod tests {
 
     #[test]
     fn dialects_follow_the_route() {
-        for path in ["/v1/embeddings", "/embeddings", "/score", "/classify", "/v2/rerank", "/v1/nothing"] {
+        for path in [
+            "/v1/embeddings",
+            "/embeddings",
+            "/score",
+            "/classify",
+            "/v2/rerank",
+            "/v1/reranking",
+            "/v1/nothing",
+            "/pooling",
+            "/detokenize",
+            "/invocations",
+        ] {
             assert_eq!(dialect_of(path), Dialect::OpenAi, "{path}");
         }
-        for path in ["/embed", "/rerank", "/", "/v1", "/nothing"] {
+        for path in ["/embed", "/rerank", "/reranking", "/", "/v1", "/nothing"] {
             assert_eq!(dialect_of(path), Dialect::Tei, "{path}");
         }
+    }
+
+    #[test]
+    fn ollamas_routes_have_ollamas_errors() {
+        for path in ["/api/embed", "/api/show", "/api/nothing"] {
+            assert_eq!(dialect_of(path), Dialect::Ollama, "{path}");
+        }
+        assert_eq!(dialect_of("/api-doc/openapi.json"), Dialect::Tei);
     }
 
     #[test]

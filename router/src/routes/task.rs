@@ -1,22 +1,23 @@
 //! `POST /`: the model's own task, as on hosted inference endpoints.
 
+use super::Result;
 use super::embed::{EmbedBody, SimilarityBody, embed_or_compare};
 use super::predict::{PredictBody, Predictions, predict};
 use super::predict_tokens::{PredictTokensBody, TokenPredictions, predict_tokens};
 use super::rerank::{RerankAnswer, RerankBody, rerank};
 use crate::state::App;
-use axum::extract::{Request, State};
-use axum::handler::Handler;
-use axum::response::Response;
+use crate::state::call::Head;
+use crate::wire::accept::Accept;
+use crate::wire::body::{Json, RawBody};
+use axum::extract::State;
 use prefold_core::Task;
-use std::pin::Pin;
 use utoipa::ToSchema;
 
 /// Body of the task's own route: `/embed` or `/similarity`, `/rerank`, `/predict`, or `/predict_tokens`.
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes what the routes read")]
 #[serde(untagged)]
-enum TaskBody {
+pub(super) enum TaskBody {
     Embed(EmbedBody),
     Similarity(SimilarityBody),
     Rerank(RerankBody),
@@ -28,7 +29,7 @@ enum TaskBody {
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "it describes what the routes write")]
 #[serde(untagged)]
-enum TaskAnswer<'a> {
+pub(super) enum TaskAnswer<'a> {
     Vectors(Vec<Vec<f32>>),
     Similarities(Vec<f32>),
     Rerank(RerankAnswer),
@@ -46,12 +47,17 @@ enum TaskAnswer<'a> {
         (TaskAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) fn task(State(app): State<App>, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+pub(crate) async fn task(State(app): State<App>, head: Head, accept: Accept, body: RawBody) -> Result {
+    own_task(&app, head, accept, body).await
+}
+
+/// The response of the default model's own route.
+pub(super) async fn own_task(app: &App, head: Head, accept: Accept, body: RawBody) -> Result {
     let own = app.models.default().engine.info().capabilities.tasks().next();
     match own {
-        Some(Task::Embed) | None => embed_or_compare.call(request, app),
-        Some(Task::Rerank) => rerank.call(request, app),
-        Some(Task::Classify) => predict.call(request, app),
-        Some(Task::ClassifyTokens) => predict_tokens.call(request, app),
+        Some(Task::Embed) | None => embed_or_compare(head, accept, body).await,
+        Some(Task::Rerank) => rerank(head, Json(body.parse().await?)).await,
+        Some(Task::Classify) => predict(head, Json(body.parse().await?)).await,
+        Some(Task::ClassifyTokens) => predict_tokens(head, Json(body.parse().await?)).await,
     }
 }

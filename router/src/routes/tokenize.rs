@@ -1,4 +1,4 @@
-//! TEI's tokenizer routes: `/tokenize`, `/decode`.
+//! Tokenizer routes of TEI and vLLM: `/tokenize`, `/decode`, `/detokenize`.
 
 use super::Result;
 use crate::state::call::Head;
@@ -6,23 +6,30 @@ use crate::wire::answer::Answer;
 use crate::wire::body::Json;
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::{IdLists, Texts};
-use crate::wire::json_writer::text_steps;
-use crate::wire::pieces::{JsonText, list_steps, write_value};
+use crate::wire::json_writer::{split_around, text_steps};
+use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
 use crate::wire::schema::{IdListsSchema, TextsSchema};
-use prefold_core::TokenInfo;
+use prefold_core::{Error, TokenInfo};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Texts to encode.
+/// Texts to encode. `inputs` is for TEI's response, `prompt` for vLLM's.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct TokenizeBody {
-    #[schema(value_type = TextsSchema)]
-    inputs: Texts,
+    /// For a list of tokens with their texts and places for each text.
+    #[schema(value_type = Option<TextsSchema>)]
+    inputs: Option<Texts>,
+    /// For the token ids of one text.
+    prompt: Option<String>,
+    /// Any name is accepted, because there is one model.
+    model: Option<String>,
     /// Add the tokenizer's special tokens. Default: true.
     add_special_tokens: Option<bool>,
     /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
+    /// With `prompt`: return the text of each token too.
+    return_token_strs: Option<bool>,
 }
 
 /// A token. `start` and `stop` are character offsets in the text, `null` for special tokens.
@@ -41,22 +48,66 @@ impl From<TokenInfo> for Token {
     }
 }
 
+/// Token ids of a text, as in vLLM's API.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct TokenIds {
+    count: usize,
+    /// Maximum tokens of an input.
+    max_model_len: usize,
+    tokens: Vec<u32>,
+    /// The text of each token, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_strs: Option<Vec<String>>,
+}
+
+/// The two forms of the response.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "described only: tokens are written one by one")]
+pub(crate) enum Tokenized {
+    Tokens(Vec<Vec<Token>>),
+    Ids(TokenIds),
+}
+
 /// Tokens of texts
+///
+/// With `inputs`, TEI's list of tokens for each text; with `prompt`, vLLM's token ids of one text.
 #[utoipa::path(
     post, path = "/tokenize", tag = "text-embeddings-inference", request_body = TokenizeBody,
-    responses((status = 200, description = "A list of tokens for each text", body = Vec<Vec<Token>>))
+    responses((status = 200, description = "The tokens", body = Tokenized))
 )]
 pub(crate) async fn tokenize(head: Head, Json(body): Json<TokenizeBody>) -> Result {
-    let call = head.for_default();
-    let TokenizeBody { inputs, add_special_tokens, prompt_name } = body;
-    let prompt = PromptFields { prompt_name, ..Default::default() };
-    let encode = EncodeFields { prompt, add_special_tokens, ..Default::default() };
-    let encode = encode.for_field("inputs", &call)?;
-    let tokens = call.engine.tokenize(inputs.0.into_vec(), encode).await?;
-    let tokens = tokens.into_iter().map(Vec::into_iter);
-    let text = JsonText::default()
-        .list_of(tokens, |tokens| list_steps(tokens, |out, token| write_value(out, &Token::from(token))));
+    let call = head.for_model(body.model.as_deref());
+    let TokenizeBody { inputs, prompt, add_special_tokens, prompt_name, return_token_strs, .. } = body;
+    let (texts, field) = match (inputs, prompt) {
+        (Some(inputs), None) => (inputs.0.into_vec(), "inputs"),
+        (None, Some(prompt)) => (vec![prompt], "prompt"),
+        (Some(_), Some(_)) => return Err(Error::invalid("prompt", "cannot be combined with `inputs`").into()),
+        (None, None) => return Err(Error::invalid("inputs", "is missing; send either `inputs` or `prompt`").into()),
+    };
+    let prompts = PromptFields { prompt_name, ..Default::default() };
+    let encode = EncodeFields { prompt: prompts, add_special_tokens, ..Default::default() };
+    let encode = encode.for_field(field, &call)?;
+    let mut tokens = call.engine.tokenize(texts, encode).await?;
+    let text = if field == "inputs" {
+        let tokens = tokens.into_iter().map(Vec::into_iter);
+        JsonText::default()
+            .list_of(tokens, |tokens| list_steps(tokens, |out, token| write_value(out, &Token::from(token))))
+    } else {
+        let tokens = tokens.pop().unwrap_or_default();
+        let max_model_len = call.engine.info().capabilities.max_input_length;
+        ids_of_prompt(tokens, max_model_len, return_token_strs == Some(true))
+    };
     Ok(Answer::free_text(text, call.share))
+}
+
+/// vLLM's response.
+fn ids_of_prompt(tokens: Vec<TokenInfo>, max_model_len: usize, with_texts: bool) -> JsonText {
+    let token_strs = with_texts.then(Vec::new);
+    let response = TokenIds { count: tokens.len(), max_model_len, tokens: Vec::new(), token_strs };
+    let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+    let texts = JsonText::default().list_of(tokens, |token| text_steps(token.text));
+    JsonText::around(&response, [("tokens", JsonText::default().values(ids)), ("token_strs", texts)])
 }
 
 /// Token ids to decode.
@@ -77,4 +128,39 @@ pub(crate) async fn decode(head: Head, Json(body): Json<DecodeBody>) -> Result {
     let call = head.for_default();
     let texts = call.engine.decode(body.ids.0.into_vec(), body.skip_special_tokens.unwrap_or(true)).await?;
     Ok(Answer::free_text(JsonText::default().list_of(texts, text_steps), call.share))
+}
+
+/// Token ids to decode, named as in vLLM.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct DetokenizeBody {
+    #[schema(value_type = Vec<u32>)]
+    tokens: IdLists,
+    /// Any name is accepted, because there is one model.
+    model: Option<String>,
+}
+
+/// The text of token ids.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Detokenized {
+    prompt: String,
+}
+
+/// Text of token ids
+///
+/// vLLM's decoding of one list of ids, with its special tokens.
+#[utoipa::path(
+    post, path = "/detokenize", tag = "vLLM", request_body = DetokenizeBody,
+    responses((status = 200, description = "The text", body = Detokenized))
+)]
+pub(crate) async fn detokenize(head: Head, Json(body): Json<DetokenizeBody>) -> Result {
+    let call = head.for_model(body.model.as_deref());
+    let mut lists = body.tokens.0.into_vec();
+    if lists.len() > 1 {
+        return Err(Error::invalid("tokens", "must be one list of token ids").into());
+    }
+    let ids = lists.pop().unwrap_or_default();
+    let texts = call.engine.decode(vec![ids], false).await.map_err(|error| error.renamed("ids", "tokens"))?;
+    let text = texts.into_iter().next().unwrap_or_default();
+    let (before, after) = split_around(&Detokenized { prompt: String::new() }, "\"\"");
+    Ok(Answer::free_text(JsonText::default().steps(framed(before, text_steps(text), after)), call.share))
 }

@@ -6,6 +6,20 @@ use std::collections::HashSet;
 /// Maximum bytes of a model's name in a request, which the response repeats: any path is shorter.
 const MAX_MODEL_NAME: usize = 4096;
 
+/// Tag of Ollama's names that have none.
+const DEFAULT_TAG: &str = ":latest";
+
+/// The name without Ollama's default tag.
+pub(crate) fn untagged(name: &str) -> &str {
+    name.strip_suffix(DEFAULT_TAG).unwrap_or(name)
+}
+
+/// The name with a tag, as Ollama lists names.
+pub(crate) fn tagged(name: &str) -> String {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    if last.contains(':') { name.to_owned() } else { format!("{name}{DEFAULT_TAG}") }
+}
+
 /// Names of the served model.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelNames {
@@ -46,5 +60,24 @@ impl ModelNames {
         names.retain(|name| seen.insert(name.clone()));
         let served = names.remove(0);
         Self { id, served, aliases: names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_tag_gets_the_default_one() {
+        for (name, expected) in [
+            ("fake", "fake:latest"),
+            ("org/fake", "org/fake:latest"),
+            ("fake:33m", "fake:33m"),
+            ("host:5000/fake", "host:5000/fake:latest"),
+            ("fake:latest", "fake:latest"),
+        ] {
+            assert_eq!(tagged(name), expected);
+        }
+        assert_eq!((untagged("fake:latest"), untagged("fake:33m")), ("fake", "fake:33m"));
     }
 }

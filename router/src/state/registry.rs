@@ -1,6 +1,6 @@
 //! Registry of the served models.
 
-use super::model_names::ModelNames;
+use super::model_names::{ModelNames, untagged};
 use super::vector_ranges::VectorRanges;
 use axum::body::Bytes;
 use futures::future::{join_all, select_all};
@@ -42,9 +42,12 @@ impl Registry {
         self.0.first()
     }
 
-    /// Model with this name.
+    /// Model with this name, or with the name that has Ollama's default tag in addition, or lacks it.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<ServedModel>> {
-        self.iter().find(|model| model.names.all().any(|known| known == name))
+        let with = |is_equal: fn(&str, &str) -> bool| {
+            self.iter().find(|model| model.names.all().any(|known| is_equal(known, name)))
+        };
+        with(|known, name| known == name).or_else(|| with(|known, name| untagged(known) == untagged(name)))
     }
 
     /// Model of a request with this name in its body: the default one for a name that no model has.
@@ -101,6 +104,10 @@ mod tests {
             ("org/fake", Some("fake")),
             ("second", Some("second")),
             ("org/second", Some("second")),
+            ("second:latest", Some("second")),
+            ("org/fake:latest", Some("fake")),
+            ("fake:v1", None),
+            (":latest", None),
             ("Second", None),
             ("", None),
         ] {

@@ -60,8 +60,11 @@ fn named_element(name: &str) -> Result<ElementType, ApiError> {
         "float32" | "f32" => Ok(ElementType::Float32),
         "float16" | "f16" => Ok(ElementType::Float16),
         "bfloat16" | "bf16" => Ok(ElementType::Bfloat16),
+        "fp8_e4m3" => Ok(ElementType::Fp8E4m3),
+        "fp8_e5m2" => Ok(ElementType::Fp8E5m2),
         other => {
-            let problem = format!("asks for dtype `{}`; use float32, float16 or bfloat16", shown(other));
+            let problem =
+                format!("asks for dtype `{}`; use float32, float16, bfloat16, fp8_e4m3 or fp8_e5m2", shown(other));
             Err(Error::Validation { field: "Accept", problem }.into())
         }
     }

@@ -1,7 +1,7 @@
 //! Responses: a body in pieces, what it holds, and the cost if the model ran.
 
 use super::cost::Cost;
-use super::element::{BinaryPieces, Element};
+use super::element::{BinaryPieces, Layout};
 use super::pieces::{JsonText, PIECE, write_value};
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
@@ -11,6 +11,7 @@ use futures::stream;
 use prefold_core::{Response as Answered, Share, drop_aside};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::num::NonZero;
 use std::sync::Arc;
 
 /// Element type of a binary response.
@@ -21,6 +22,9 @@ pub(crate) const SHAPE: HeaderName = HeaderName::from_static("x-embedding-shape"
 
 /// Value for which 127 stands in int8 vectors, and 255 in uint8.
 pub(crate) const RANGE: HeaderName = HeaderName::from_static("x-embedding-range");
+
+/// Description of a binary response, by vLLM's name.
+const METADATA: HeaderName = HeaderName::from_static("metadata");
 
 /// Pieces of a body, in order. The upper bound of the size hint is 0 as soon as the end is known.
 type Pieces = Box<dyn Iterator<Item = Vec<u8>> + Send>;
@@ -46,7 +50,9 @@ enum Form {
     Binary {
         rows: usize,
         dim: usize,
-        element: Element,
+        layout: Layout,
+        /// Value of the header [`METADATA`].
+        metadata: Option<HeaderValue>,
     },
 }
 
@@ -63,18 +69,26 @@ impl Answer {
         Self { range, ..self }
     }
 
-    /// The vectors as bytes, row by row.
+    /// The vectors as bytes, row by row. With `width` the values of an input are rows of so many values.
     ///
     /// # Errors
-    /// `element` cannot hold a value.
-    pub(crate) async fn binary(answered: Answered<Vec<f32>>, element: Element) -> Result<Self, ApiError> {
+    /// The element type cannot hold a value.
+    pub(crate) async fn binary(
+        answered: Answered<Vec<f32>>,
+        layout: Layout,
+        width: Option<NonZero<usize>>,
+        metadata: Option<HeaderValue>,
+    ) -> Result<Self, ApiError> {
         let cost = Some(Cost::of(&answered));
         let Answered { results: vectors, share, .. } = answered;
-        element.check(&vectors).await?;
-        let dim = element.elements_of(vectors.first().map_or(0, Vec::len));
-        let form = Form::Binary { rows: vectors.len(), dim, element };
-        let pieces = Box::new(BinaryPieces::new(vectors, element));
-        Ok(Self { pieces, form, cost, share, range: element.range() })
+        layout.element.check(&vectors).await?;
+        let (rows, dim) = match width {
+            Some(width) => (vectors.iter().map(|values| values.len() / width).sum(), width.get()),
+            None => (vectors.len(), vectors.first().map_or(0, Vec::len)),
+        };
+        let form = Form::Binary { rows, dim: layout.element.elements_of(dim), layout, metadata };
+        let pieces = Box::new(BinaryPieces::new(vectors, layout));
+        Ok(Self { pieces, form, cost, share, range: layout.element.range() })
     }
 
     /// A small value as a JSON body of a request for which the model did not run.
@@ -105,11 +119,14 @@ impl IntoResponse for Answer {
             Form::Json => {
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             }
-            Form::Binary { rows, dim, element } => {
+            Form::Binary { rows, dim, layout, metadata } => {
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-                headers.insert(DTYPE, HeaderValue::from_static(element.as_str()));
+                headers.insert(DTYPE, HeaderValue::from_static(layout.element.as_str()));
                 if let Ok(shape) = HeaderValue::from_str(&format!("{rows},{dim}")) {
                     headers.insert(SHAPE, shape);
+                }
+                if let Some(metadata) = metadata {
+                    headers.insert(METADATA, metadata);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Element types of vectors, and vectors as bytes.
 
+use super::fp8::{E4M3, E5M2, Fp8};
 use super::pieces::PIECE;
 use super::quantize::Quantizer;
 use crate::error::ApiError;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use std::vec::IntoIter;
 use utoipa::ToSchema;
 
-/// Element type of base64 and binary vectors of floats, little-endian.
+/// Element type of base64 and binary vectors of floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ElementType {
@@ -20,6 +21,12 @@ pub(crate) enum ElementType {
     Float16,
     /// Two bytes, the range of `float32`.
     Bfloat16,
+    /// One byte with three bits of mantissa, values up to 448.
+    #[serde(rename = "fp8_e4m3")]
+    Fp8E4m3,
+    /// One byte with two bits of mantissa, values up to 57344.
+    #[serde(rename = "fp8_e5m2")]
+    Fp8E5m2,
 }
 
 impl ElementType {
@@ -29,6 +36,8 @@ impl ElementType {
             Self::Float32 => "float32",
             Self::Float16 => "float16",
             Self::Bfloat16 => "bfloat16",
+            Self::Fp8E4m3 => "fp8_e4m3",
+            Self::Fp8E5m2 => "fp8_e5m2",
         }
     }
 
@@ -37,6 +46,7 @@ impl ElementType {
         match self {
             Self::Float32 => 4,
             Self::Float16 | Self::Bfloat16 => 2,
+            Self::Fp8E4m3 | Self::Fp8E5m2 => 1,
         }
     }
 
@@ -46,6 +56,8 @@ impl ElementType {
             Self::Float32 => fill(bytes, values, f32::to_le_bytes),
             Self::Float16 => fill(bytes, values, |value| f16::from_f32(value).to_le_bytes()),
             Self::Bfloat16 => fill(bytes, values, |value| bf16::from_f32(value).to_le_bytes()),
+            Self::Fp8E4m3 => fill_fp8(bytes, values, E4M3),
+            Self::Fp8E5m2 => fill_fp8(bytes, values, E5M2),
         }
     }
 
@@ -58,6 +70,8 @@ impl ElementType {
             Self::Float32 => true,
             Self::Float16 => f16::from_f32(*value).is_finite(),
             Self::Bfloat16 => bf16::from_f32(*value).is_finite(),
+            Self::Fp8E4m3 => E4M3.encode(*value).is_some(),
+            Self::Fp8E5m2 => E5M2.encode(*value).is_some(),
         };
         if self == Self::Float32 {
             return Ok(());
@@ -140,22 +154,78 @@ impl Element {
     }
 }
 
+/// Byte order of elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Endianness {
+    Little,
+    Big,
+    /// The server's order, which is little-endian.
+    #[default]
+    Native,
+}
+
+impl Endianness {
+    /// Name in requests.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Little => "little",
+            Self::Big => "big",
+            Self::Native => "native",
+        }
+    }
+}
+
+/// Elements of vectors in base64 and binary responses, and the byte order of those that are floats.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Layout {
+    pub(crate) element: Element,
+    pub(crate) endianness: Endianness,
+}
+
+impl From<Element> for Layout {
+    fn from(element: Element) -> Self {
+        Self { element, endianness: Endianness::default() }
+    }
+}
+
+impl From<ElementType> for Layout {
+    fn from(element: ElementType) -> Self {
+        Element::Float(element).into()
+    }
+}
+
+impl Layout {
+    /// Writes values as bytes. `bytes` holds [`bytes_of`](Element::bytes_of) the values.
+    pub(crate) fn fill(self, bytes: &mut [u8], values: &[f32]) {
+        self.element.fill(bytes, values);
+        if let (Element::Float(element), Endianness::Big) = (self.element, self.endianness) {
+            bytes.chunks_exact_mut(element.size()).for_each(<[u8]>::reverse);
+        }
+    }
+}
+
 fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], encode: impl Fn(f32) -> [u8; N]) {
     let (slots, _) = bytes.as_chunks_mut::<N>();
     slots.iter_mut().zip(values).for_each(|(slot, &value)| *slot = encode(value));
 }
 
+/// A value beyond the type, which [`ElementType::check`] refuses, becomes 0.
+fn fill_fp8(bytes: &mut [u8], values: &[f32], format: Fp8) {
+    fill(bytes, values, |value| [format.encode(value).unwrap_or(0)]);
+}
+
 /// The vectors as bytes, row by row, in pieces of some rows or of a part of a row.
 pub(crate) struct BinaryPieces {
     vectors: IntoIter<Vec<f32>>,
-    element: Element,
+    layout: Layout,
     /// The vector that is being written, and the number of its values that are written.
     open: (Vec<f32>, usize),
 }
 
 impl BinaryPieces {
-    pub(crate) fn new(vectors: Vec<Vec<f32>>, element: Element) -> Self {
-        Self { vectors: vectors.into_iter(), element, open: (Vec::new(), 0) }
+    pub(crate) fn new(vectors: Vec<Vec<f32>>, layout: impl Into<Layout>) -> Self {
+        Self { vectors: vectors.into_iter(), layout: layout.into(), open: (Vec::new(), 0) }
     }
 }
 
@@ -177,8 +247,8 @@ impl Iterator for BinaryPieces {
             // A row that ends in this piece or that no piece can hold, in parts.
             let values = rest.get(..values_of_piece).unwrap_or(rest);
             let start = piece.len();
-            piece.resize(start + self.element.bytes_of(values.len()), 0);
-            self.element.fill(&mut piece[start..], values);
+            piece.resize(start + self.layout.element.bytes_of(values.len()), 0);
+            self.layout.fill(&mut piece[start..], values);
             *written += values.len();
         }
         (!piece.is_empty()).then_some(piece)
@@ -205,6 +275,8 @@ mod tests {
         assert_eq!(bytes(ElementType::Float32), expected);
         assert_eq!(bytes(ElementType::Float16)[..4], [0x00, 0x3c, 0x00, 0xc1]);
         assert_eq!(bytes(ElementType::Bfloat16)[..4], [0x80, 0x3f, 0x20, 0xc0]);
+        assert_eq!(bytes(ElementType::Fp8E4m3)[..2], [0x38, 0xc2]);
+        assert_eq!(bytes(ElementType::Fp8E5m2)[..2], [0x3c, 0xc1]);
         assert!(BinaryPieces::new(Vec::new(), Element::default()).next().is_none());
     }
 
@@ -233,6 +305,18 @@ mod tests {
     }
 
     #[test]
+    fn big_endian_elements_are_reversed_one_by_one() {
+        for (element, expected) in [
+            (ElementType::Float32, &[0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0][..]),
+            (ElementType::Float16, &[0x3c, 0, 0xc1, 0]),
+            (ElementType::Fp8E5m2, &[0x3c, 0xc1]),
+        ] {
+            let layout = Layout { element: Element::Float(element), endianness: Endianness::Big };
+            assert_eq!(BinaryPieces::new(vec![vec![1.0, -2.5]], layout).next().unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn pieces_end_with_whole_rows_unless_a_row_is_too_long() {
         let sizes = |rows, row| -> Vec<usize> {
             let pieces = BinaryPieces::new(vec![vec![0.0; row]; rows], Element::default());
@@ -254,8 +338,10 @@ mod tests {
     #[tokio::test]
     async fn what_a_type_cannot_hold_is_refused() {
         let vectors = [vec![1.0, 70_000.0]];
-        let refused = ElementType::Float16.check(&vectors).await.unwrap_err().to_string();
-        assert!(refused.contains("70000") && refused.contains("float32"), "{refused}");
+        for element in [ElementType::Float16, ElementType::Fp8E4m3, ElementType::Fp8E5m2] {
+            let refused = element.check(&vectors).await.unwrap_err().to_string();
+            assert!(refused.contains("70000") && refused.contains("float32"), "{refused}");
+        }
         for element in [ElementType::Float32, ElementType::Bfloat16] {
             assert!(element.check(&vectors).await.is_ok());
         }

@@ -127,6 +127,22 @@ impl TryFrom<Loose> for Texts {
     }
 }
 
+/// A string or a list of strings; an empty string means no text.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Loose")]
+pub(crate) struct TextsOrNone(pub(crate) Many<String>);
+
+impl TryFrom<Loose> for TextsOrNone {
+    type Error = &'static str;
+
+    fn try_from(loose: Loose) -> Result<Self, &'static str> {
+        match loose {
+            Loose::Text(text) if text.is_empty() => Ok(Self(Vec::new().into())),
+            loose => Texts::try_from(loose).map(|Texts(texts)| Self(texts)),
+        }
+    }
+}
+
 /// Texts whose tokens to classify: a string, a list of strings, or a list of lists of strings.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]

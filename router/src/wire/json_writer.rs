@@ -1,6 +1,6 @@
 //! Writes vectors straight into a body, without a second copy or an allocation per float, in steps of bounded work.
 
-use super::element::Element;
+use super::element::{Element, Layout};
 use super::quantize::Quantizer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -97,21 +97,22 @@ fn format_float(buffer: &mut zmij::Buffer, value: f32) -> &str {
     if value.is_finite() { buffer.format_finite(value) } else { "null" }
 }
 
-/// Writes a vector as a JSON string, in steps: its little-endian bytes in standard base64 with padding.
-pub(crate) fn base64_steps(vector: impl AsRef<[f32]>, element: Element) -> impl FnMut(&mut String) -> bool {
+/// Writes a vector as a JSON string, in steps: its bytes in standard base64 with padding.
+pub(crate) fn base64_steps(vector: impl AsRef<[f32]>, layout: impl Into<Layout>) -> impl FnMut(&mut String) -> bool {
+    let layout = layout.into();
     let mut written = 0;
     move |out| {
         let vector = vector.as_ref();
         let rest = vector.get(written..).unwrap_or(&[]);
         let floats = rest.get(..BASE64_OF_STEP).unwrap_or(rest);
-        out.reserve(element.bytes_of(floats.len()).div_ceil(3) * 4 + 2);
+        out.reserve(layout.element.bytes_of(floats.len()).div_ceil(3) * 4 + 2);
         if written == 0 {
             out.push('"');
         }
         let mut bytes = [0u8; BASE64_CHUNK * 4];
         for chunk in floats.chunks(BASE64_CHUNK) {
-            let bytes = &mut bytes[..element.bytes_of(chunk.len())];
-            element.fill(bytes, chunk);
+            let bytes = &mut bytes[..layout.element.bytes_of(chunk.len())];
+            layout.fill(bytes, chunk);
             STANDARD.encode_string(bytes, out);
         }
         written += floats.len();

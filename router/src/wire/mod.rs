@@ -8,6 +8,7 @@ mod content_coding;
 pub(crate) mod cost;
 pub(crate) mod element;
 pub(crate) mod encode_fields;
+mod fp8;
 mod guarded;
 pub(crate) mod inputs;
 pub(crate) mod json_writer;

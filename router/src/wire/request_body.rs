@@ -54,6 +54,16 @@ macro_rules! request_body {
             task: $body.task.take(),
         }, } }
     };
+    (@[vector_form $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} $encode:tt) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Default: `float`.
+            encoding_format: Option<$crate::wire::vectors::EncodingFormat>,
+            /// Element type in base64 and binary responses. Default: `float32`.
+            embed_dtype: Option<$crate::wire::element::ElementType>,
+            /// Byte order in base64 and binary responses. Default: `native`.
+            endianness: Option<$crate::wire::element::Endianness>,
+        } $encode }
+    };
     (@[model $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} $encode:tt) => {
         request_body! { @[$($more)*] $name $body $head { $($fields)*
             /// Any name is accepted, because there is one model; the response repeats it.

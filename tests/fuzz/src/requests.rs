@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
 /// Routes with a body, each with its number in the inputs of corpora. A number belongs to its route forever.
-pub const ROUTES: [(u8, &str); 21] = [
+pub const ROUTES: [(u8, &str); 29] = [
     (0, "/embed"),
     (1, "/embed_all"),
     (2, "/similarity"),
@@ -39,6 +39,14 @@ pub const ROUTES: [(u8, &str); 21] = [
     (18, "/v2/embed"),
     (19, "/v1/tokenize"),
     (20, "/v1/detokenize"),
+    (30, "/pooling"),
+    (31, "/invocations"),
+    (32, "/detokenize"),
+    (33, "/reranking"),
+    (34, "/v1/reranking"),
+    (35, "/api/embed"),
+    (36, "/api/embeddings"),
+    (37, "/api/show"),
 ];
 
 /// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier. Corpora refer to
@@ -87,7 +95,7 @@ pub fn answer(bytes: &[u8]) -> Option<(StatusCode, Bytes)> {
     assert!(documented.contains(status.as_str()), "{route} answered {status}, not one of {documented:?}");
     match status {
         StatusCode::OK => check_answer(&headers, &answer, body),
-        _ => check_error(status, &answer),
+        _ => check_error(status, &answer, route),
     }
     Some((status, answer))
 }
@@ -133,33 +141,36 @@ fn statuses(description: &Value, route: &str) -> BTreeSet<String> {
     responses.keys().filter(|status| !matches!(status.as_str(), "401" | "500" | "503")).cloned().collect()
 }
 
-fn check_error(status: StatusCode, answer: &[u8]) {
+fn check_error(status: StatusCode, answer: &[u8], route: &str) {
     let text = String::from_utf8_lossy(answer);
     let error: Value = serde_json::from_slice(answer).unwrap_or_else(|error| panic!("{status}: {error}: {text}"));
     let message = error["error"].as_str().or(error["error"]["message"].as_str());
     let kind = error["error_type"].as_str().or(error["error"]["type"].as_str());
-    assert!(message.is_some_and(|text| !text.is_empty()) && kind.is_some(), "{status}: {text}");
+    let has_kind = kind.is_some() != route.starts_with("/api/");
+    assert!(message.is_some_and(|text| !text.is_empty()) && has_kind, "{status}: {text}");
     // The backend returns finite values, but differences of the extremes overflow.
     let is_overflow = message.is_some_and(|message| message.contains("not finite"));
     assert!(status != StatusCode::FAILED_DEPENDENCY || is_overflow, "{text}");
 }
 
 fn check_answer(headers: &HeaderMap, answer: &Bytes, request: &[u8]) {
+    let asked: Asked = serde_json::from_slice(request).unwrap_or_default();
+    let is_big = asked.endianness.as_deref() == Some("big");
     if headers[header::CONTENT_TYPE] == BINARY {
-        return check_binary(headers, answer);
+        return check_binary(headers, answer, is_big);
     }
     assert_eq!(headers[header::CONTENT_TYPE], "application/json");
     let text = String::from_utf8_lossy(answer);
     let value: Value = serde_json::from_slice(answer).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let asked: Option<Asked> = serde_json::from_slice(request).ok();
-    check_value("", &value, &asked.unwrap_or_default().element());
+    check_value("", &value, &asked.element(), is_big);
 }
 
 /// Parsed as the routes parse it: ignored fields may be invalid text.
-#[derive(Deserialize, Default)]
+#[derive(Default, Deserialize)]
 struct Asked {
     embed_dtype: Option<String>,
     output_dtype: Option<String>,
+    endianness: Option<String>,
 }
 
 impl Asked {
@@ -171,39 +182,48 @@ impl Asked {
 }
 
 /// Asserts that null occurs only as the offset of special tokens, and that base64 decodes to finite values.
-fn check_value(name: &str, value: &Value, element: &str) {
+fn check_value(name: &str, value: &Value, element: &str, is_big: bool) {
     match value {
         Value::Null => assert!(matches!(name, "start" | "stop"), "`{name}` is null"),
-        Value::Array(items) => items.iter().for_each(|item| check_value(name, item, element)),
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| check_value(name, value, element)),
-        Value::String(text) if matches!(name, "embedding" | "base64") => {
-            check_vector(&STANDARD.decode(text).expect("base64"), element)
+        Value::Array(items) => items.iter().for_each(|item| check_value(name, item, element, is_big)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| check_value(name, value, element, is_big)),
+        Value::String(text) if matches!(name, "embedding" | "base64" | "data") => {
+            check_vector(STANDARD.decode(text).expect("base64"), element, is_big);
         }
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn check_binary(headers: &HeaderMap, answer: &[u8]) {
+fn check_binary(headers: &HeaderMap, answer: &[u8], is_big: bool) {
     let text = |name: &str| headers[name].to_str().expect("ASCII");
     let (rows, dim) = text("x-embedding-shape").split_once(',').expect("ROWS,VALUES");
     let values: usize = rows.parse::<usize>().unwrap() * dim.parse::<usize>().unwrap();
     let element = text("x-embedding-dtype");
-    let size = match element {
-        "float32" => 4,
-        "float16" | "bfloat16" => 2,
-        _ => 1,
-    };
-    assert_eq!(answer.len(), values * size);
-    check_vector(answer, element);
+    assert_eq!(answer.len(), values * size(element));
+    check_vector(answer.to_vec(), element, is_big);
 }
 
-fn check_vector(bytes: &[u8], element: &str) {
+/// Bytes of an element.
+fn size(element: &str) -> usize {
+    match element {
+        "float32" => 4,
+        "float16" | "bfloat16" => 2,
+        "fp8_e4m3" | "fp8_e5m2" | "int8" | "uint8" | "binary" | "ubinary" => 1,
+        other => panic!("vectors of {other}"),
+    }
+}
+
+fn check_vector(mut bytes: Vec<u8>, element: &str, is_big: bool) {
+    if is_big {
+        bytes.chunks_exact_mut(size(element)).for_each(<[u8]>::reverse);
+    }
     let all_finite = match element {
         "float32" => bytes.as_chunks().0.iter().all(|value| f32::from_le_bytes(*value).is_finite()),
         "float16" => bytes.as_chunks().0.iter().all(|value| f16::from_le_bytes(*value).is_finite()),
         "bfloat16" => bytes.as_chunks().0.iter().all(|value| bf16::from_le_bytes(*value).is_finite()),
-        "int8" | "uint8" | "binary" | "ubinary" => true,
-        other => panic!("vectors of {other}"),
+        "fp8_e4m3" => bytes.iter().all(|code| code & 0x7f < 0x7f),
+        "fp8_e5m2" => bytes.iter().all(|code| code & 0x7f < 0x7c),
+        _ => true,
     };
     assert!(all_finite && !bytes.is_empty(), "a vector of {element} that is not finite: {bytes:?}");
 }

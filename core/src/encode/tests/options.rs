@@ -52,3 +52,13 @@ fn texts_of_a_task_may_have_a_length_within_the_limit() {
     assert_eq!(resolve(Some(700), None), 100);
     assert_eq!(resolve(Some(7), Some(20)), 20, "a request may ask for more than the task has");
 }
+
+#[test]
+fn a_limit_truncates_unless_the_request_refuses() {
+    let truncates = |truncate, max_tokens| {
+        let options = EncodeOptions { truncate, max_tokens, ..EncodeOptions::new("inputs") };
+        ResolvedOptions::new(&options, Choices { prompts: None, tasks: &[] }, &limits(100, false)).unwrap().truncate
+    };
+    assert!(truncates(None, Some(7)) && truncates(Some(true), None));
+    assert!(!truncates(Some(false), Some(7)) && !truncates(None, None));
+}

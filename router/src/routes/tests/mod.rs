@@ -4,12 +4,15 @@ mod capabilities;
 mod classify;
 mod cohere;
 mod embed;
+mod infinity;
+mod ollama;
 mod openai;
 mod prompts;
 mod quantized;
 mod rerank;
 mod server;
 mod two_models;
+mod vllm;
 
 use serde_json::Value;
 

@@ -105,7 +105,12 @@ async fn models_health_and_metrics() {
     assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("fake")));
     for path in ["/health", "/ping"] {
         let got = get(&app, path).await;
-        assert_eq!((got.status.as_u16(), got.body.as_str()), (200, ""), "{path}");
+        assert_eq!((got.status.as_u16(), &got.json()["status"]), (200, &json!("ok")), "{path}");
+        assert!(got.json()["unix"].as_f64().is_some_and(|unix| unix > 1e9), "{path}: {}", got.body);
+    }
+    assert_eq!(post(&app, "/ping", "").await.status, 200);
+    for path in ["/version", "/api/version"] {
+        assert_eq!(get(&app, path).await.json(), json!({ "version": env!("CARGO_PKG_VERSION") }));
     }
     let early = get(&app, "/metrics").await;
     assert!(early.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/plain"));

@@ -1,0 +1,225 @@
+//! The served model in Ollama's forms: `/api/tags`, `/api/ps`, `/api/show`.
+
+use crate::routes::Result;
+use crate::routes::models::{named, unknown_model};
+use crate::state::App;
+use crate::state::model_names::tagged;
+use crate::state::registry::ServedModel;
+use crate::wire::answer::Answer;
+use crate::wire::body::Json;
+use axum::extract::State;
+use prefold_core::{Embed, Error, ModelInfo};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+/// Digest of a model whose files are not hashed. Ollama's command shows its first digits.
+const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Time at which a model that stays loaded is unloaded.
+const NEVER: &str = "9999-12-31T23:59:59Z";
+
+/// The names of the served model.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OllamaModels {
+    models: Vec<OllamaModel>,
+}
+
+/// One of the names of the served model.
+#[derive(Debug, Serialize, ToSchema)]
+struct OllamaModel {
+    /// With a tag, which is `latest` for names without one.
+    name: String,
+    /// The same.
+    model: String,
+    /// Bytes; 0, as they are not known.
+    size: u64,
+    /// Zeros, as the files are not hashed.
+    digest: &'static str,
+    details: Details,
+    #[serde(flatten)]
+    state: ModelState,
+}
+
+/// What the lists of known and of loaded models differ in.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum ModelState {
+    Known {
+        /// Time of the server's start.
+        modified_at: String,
+        capabilities: Vec<&'static str>,
+    },
+    Loaded {
+        /// The model stays loaded.
+        expires_at: &'static str,
+        /// Bytes on a GPU; 0, as they are not known.
+        size_vram: u64,
+        /// Maximum tokens of an input.
+        context_length: usize,
+    },
+}
+
+/// Kind of the model. What is not known is empty.
+#[derive(Debug, Serialize, ToSchema)]
+struct Details {
+    parent_model: &'static str,
+    format: &'static str,
+    family: String,
+    families: Vec<String>,
+    parameter_size: &'static str,
+    /// Data type of the weights.
+    quantization_level: String,
+}
+
+impl Details {
+    fn of(info: &ModelInfo) -> Self {
+        Self {
+            parent_model: "",
+            format: "",
+            family: info.model_type.clone(),
+            families: vec![info.model_type.clone()],
+            parameter_size: "",
+            quantization_level: info.dtype.replace("bfloat", "BF").replace("float", "F").to_uppercase(),
+        }
+    }
+}
+
+/// Kinds of output, by Ollama's names.
+fn capabilities(info: &ModelInfo) -> Vec<&'static str> {
+    info.capabilities.embed.iter().map(|_| "embedding").collect()
+}
+
+fn list(app: &App, state: impl Fn(&ModelInfo) -> ModelState) -> Answer {
+    let model = |(name, model): (&str, &ServedModel)| {
+        let (name, info) = (tagged(name), model.engine.info());
+        let details = Details::of(info);
+        OllamaModel { model: name.clone(), name, size: 0, digest: NO_DIGEST, details, state: state(info) }
+    };
+    Answer::free(&OllamaModels { models: named(app).map(model).collect() })
+}
+
+/// The names of the served model
+///
+/// Ollama's list of models.
+#[utoipa::path(
+    get, path = "/api/tags", tag = "Ollama", responses((status = 200, description = "The names", body = OllamaModels))
+)]
+pub(crate) async fn tags(State(app): State<App>) -> Answer {
+    let modified_at = rfc3339(app.started);
+    list(&app, |info| ModelState::Known { modified_at: modified_at.clone(), capabilities: capabilities(info) })
+}
+
+/// The names of the loaded model
+///
+/// Ollama's list of loaded models. The served model is always loaded.
+#[utoipa::path(
+    get, path = "/api/ps", tag = "Ollama", responses((status = 200, description = "The names", body = OllamaModels))
+)]
+pub(crate) async fn ps(State(app): State<App>) -> Answer {
+    list(&app, |info| ModelState::Loaded {
+        expires_at: NEVER,
+        size_vram: 0,
+        context_length: info.capabilities.max_input_length,
+    })
+}
+
+/// Name of a model.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ShowBody {
+    /// With or without the tag `latest`.
+    model: Option<String>,
+    /// Older name of the field.
+    name: Option<String>,
+    /// Accepted: there is no longer form.
+    #[allow(dead_code, reason = "deserializing it checks it")]
+    verbose: Option<bool>,
+}
+
+/// A model. What is not known is empty.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ShownModel {
+    modelfile: &'static str,
+    parameters: &'static str,
+    template: &'static str,
+    details: Details,
+    /// `general.architecture`, and with the architecture before it `context_length` and `embedding_length`.
+    #[schema(value_type = Object)]
+    model_info: Map<String, Value>,
+    capabilities: Vec<&'static str>,
+    /// Time of the server's start.
+    modified_at: String,
+}
+
+/// A model
+///
+/// Ollama's description of a model.
+#[utoipa::path(
+    post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
+    responses(
+        (status = 200, description = "The model", body = ShownModel),
+        (status = 404, description = "No model has this name")
+    )
+)]
+pub(crate) async fn show(State(app): State<App>, Json(body): Json<ShowBody>) -> Result {
+    // Ollama's own client sends both fields, one of them empty.
+    let name = [body.model, body.name].into_iter().flatten().find(|name| !name.is_empty());
+    let name = name.ok_or_else(|| Error::invalid("model", "is missing"))?;
+    let model = app.models.named(&name).ok_or_else(|| unknown_model(&app, &name))?;
+    let info = model.engine.info();
+    Ok(Answer::free(&ShownModel {
+        modelfile: "",
+        parameters: "",
+        template: "",
+        details: Details::of(info),
+        model_info: model_info(info),
+        capabilities: capabilities(info),
+        modified_at: rfc3339(app.started),
+    }))
+}
+
+fn model_info(info: &ModelInfo) -> Map<String, Value> {
+    let family = &info.model_type;
+    let dim = info.capabilities.embed.as_ref().map(Embed::default_dim);
+    let mut fields = Map::new();
+    fields.insert("general.architecture".to_owned(), json!(family));
+    fields.insert(format!("{family}.context_length"), json!(info.capabilities.max_input_length));
+    fields.extend(dim.map(|dim| (format!("{family}.embedding_length"), json!(dim))));
+    fields
+}
+
+/// A Unix time in seconds as RFC 3339 writes it.
+fn rfc3339(time: u64) -> String {
+    // The days are counted from the first of March of the year 0, so that a leap day ends a year (Howard Hinnant, "chrono-Compatible
+    // Low-Level Date Algorithms").
+    let days = time / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = 400 * era + year_of_era + u64::from(month <= 2);
+    let (hours, minutes, seconds) = (time / 3_600 % 24, time / 60 % 60, time % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates() {
+        for (time, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (1_795_599_433, "2026-11-25T09:37:13Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (253_402_300_799, NEVER),
+        ] {
+            assert_eq!(rfc3339(time), expected);
+        }
+    }
+}
