@@ -16,9 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// Version of prefold.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 /// TEI's fields, followed by ours.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Info<'a> {
