@@ -191,6 +191,7 @@ fn every_route_with_a_body_is_fuzzed() {
     let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
     let paths = description["paths"].as_object().unwrap();
     for (path, item) in paths {
-        assert!(item.get("post").is_none() || ROUTES.iter().any(|(_, route)| route == path), "{path} is not in ROUTES");
+        let has_body = item.get("post").is_some_and(|post| post.get("requestBody").is_some());
+        assert!(!has_body || ROUTES.iter().any(|(_, route)| route == path), "{path} is not in ROUTES");
     }
 }
