@@ -47,6 +47,8 @@ fn widths(usual: &[&'static str], decoders: &[&'static str]) -> Vec<Case> {
         same(&[NOMIC], "n_embd", json!({"n_head": 4}), json!(WIDTHS), of_heads),
         same(&[NOMIC], "hidden_size", of_nomic, json!(WIDTHS), width),
         same(&[T5], "d_model", json!({}), json!(WIDTHS), width),
+        // Beside the class's own name, which they overrule.
+        same(&[DISTILBERT, T5], "hidden_size", json!({}), json!(WIDTHS), width),
         same(&[&["electra-tiny"]], "embedding_size", json!({"hidden_size": 32}), json!([1, 4, 8, 16, 32]), |it| {
             json!(it.embeddings.size)
         }),
@@ -75,14 +77,18 @@ fn blocks(usual: &[&'static str], decoders: &[&'static str]) -> Vec<Case> {
         same(&[NOMIC], "n_layer", json!({}), json!(LAYERS), layers),
         same(&[NOMIC], "num_hidden_layers", json!({"n_layer": null}), json!(LAYERS), layers),
         same(&[T5], "num_layers", json!({}), json!(LAYERS), layers),
+        same(&[DISTILBERT, T5], "num_hidden_layers", json!({}), json!(LAYERS), layers),
         same(&[usual, decoders], "num_attention_heads", one, json!(HEADS), heads),
         same(&[DISTILBERT], "n_heads", json!({"dim": 128}), json!(HEADS), heads),
         same(&[NOMIC], "n_head", json!({"n_embd": 128}), json!(HEADS), heads),
         same(&[NOMIC], "num_attention_heads", json!({"n_embd": 128, "n_head": null}), json!(HEADS), heads),
         same(&[T5], "num_heads", json!({}), json!(HEADS), heads),
+        same(&[DISTILBERT], "num_attention_heads", json!({"dim": 128}), json!(HEADS), heads),
+        same(&[T5], "num_attention_heads", json!({}), json!(HEADS), heads),
         same(&[decoders], "num_key_value_heads", sixteen, json!(HEADS), |it| json!(it.attention.num_kv_heads)),
         same(&[decoders], "head_dim", json!({}), json!([2, 8, 64, 128, 256]), head_dim),
         same(&[T5], "d_kv", json!({}), json!([2, 8, 64, 128, 256]), head_dim),
+        same(&[T5], "head_dim", json!({}), json!([2, 8, 64, 128, 256]), head_dim),
         same(&[usual, &others], "intermediate_size", json!({}), json!(INNER), inner),
         same(&[DISTILBERT], "hidden_dim", json!({}), json!(INNER), inner),
         same(&[NOMIC], "n_inner", json!({}), json!(INNER), inner),
