@@ -1,5 +1,6 @@
 """Shapes of contents: invalid text, deep nesting, and texts in fields that take none."""
 
+import marks
 import json
 
 import shapes
@@ -65,7 +66,7 @@ def names_that_are_repeated(draft):
     """Names that answers or messages repeat, with control characters, and fields that come twice."""
     name = draft.huge(5_000)
     bodies = [
-        edited(draft, prompt_name=name), edited(draft, model=draft.mark() + "\n\x1b[31m\u202e" * 300), edited(draft, **{name: 1}),
+        edited(draft, prompt_name=name), edited(draft, model=draft.mark(marks.FIELD) + "\n\x1b[31m\u202e" * 300), edited(draft, **{name: 1}),
         edited(draft, instruction=draft.text(2000)), edited(draft, truncation_direction="up\n\x1b[31m" + name),
         draft.body()[:-1] + b"," + draft.body()[1:],
     ]

@@ -68,7 +68,7 @@ def test_requests_are_answered_and_the_file_is_removed_at_the_end(path):
         assert path.is_socket()
     assert process.returncode == 0 and not path.exists()
     log = (path.parent / "log").read_text()
-    assert f'ready address="{path}"' in log
+    assert f'serving address="{path}"' in log
     assert "listens on all interfaces" not in log
 
 

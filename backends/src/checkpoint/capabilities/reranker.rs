@@ -70,7 +70,9 @@ impl Evidence<'_> {
     /// # Errors
     /// A file cannot be read.
     fn other_chat_template(&self) -> Result<Option<String>, LoadError> {
-        let is_asked = self.options.rerank_recipe.is_none() && self.metadata.json.is_some();
+        // A check of configuration alone has neither.
+        let is_asked =
+            self.options.rerank_recipe.is_none() && self.metadata.json.is_some() && self.metadata.tokenizer.is_some();
         let modules = ModuleList::read(self.files).unwrap_or_default();
         if !is_asked || modules.logit_score.is_none() || self.files.is_remote() {
             return Ok(None);
