@@ -1,8 +1,8 @@
 """Shapes of contents: invalid text, deep nesting, and texts in fields that take none."""
 
-import marks
 import json
 
+import marks
 import shapes
 
 SYNTAX = frozenset({400, 401, 422})
