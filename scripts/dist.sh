@@ -16,6 +16,7 @@ cargo build --locked --release --target "$triple" -p prefold -p prefold-python -
 program=$target/$triple/release/prefold
 version=$("$program" --version)
 version=${version#prefold }
+version=${version%% (*}
 name=prefold-$version-x86_64-linux
 
 fail() { echo "dist: $*" >&2; exit 1; }

@@ -87,7 +87,7 @@ serves() { # PATTERN COMMAND...: starts the server, sends a request, and stops t
 }
 
 has_version() { # OUTPUT
-    [ "$1" = "prefold $version" ] || fail "--version is '$1', not $version"
+    [ "${1%% (*}" = "prefold $version" ] || fail "--version is '$1', not $version"
 }
 
 tarball() {

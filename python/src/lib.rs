@@ -30,7 +30,7 @@ mod _prefold {
     use super::version;
 }
 
-/// The version that `prefold --version` prints.
+/// The version that `prefold --version` prints, without the commit.
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
