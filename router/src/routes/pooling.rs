@@ -150,7 +150,7 @@ fn own_task(call: &Call) -> PoolingTask {
     }
 }
 
-/// What a request asks for.
+/// Options of a request, checked.
 struct Options {
     task: PoolingTask,
     dimensions: Option<usize>,

@@ -40,7 +40,7 @@ struct Certificates {
     hasher: RandomState,
 }
 
-/// What connections use from now on.
+/// The certificate of new connections.
 #[derive(Clone)]
 struct Current {
     certified: Arc<CertifiedKey>,

@@ -123,7 +123,7 @@ pub(crate) enum VectorForm {
     },
 }
 
-/// What else the header `metadata` says of a response.
+/// Further facts of a response in the header `metadata`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Metadata<'a> {
     id: String,

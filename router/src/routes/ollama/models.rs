@@ -41,7 +41,7 @@ struct OllamaModel {
     state: ModelState,
 }
 
-/// What the lists of known and of loaded models differ in.
+/// Differences of the lists of known and of loaded models.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 enum ModelState {
