@@ -3,7 +3,7 @@
 use super::pack::PANEL;
 use crate::element::Element;
 use crate::isa::Isa;
-use crate::rowwise::activation::{Activation, GatedRows, Rows};
+use crate::rowwise::activation::{Function, GatedRows, Rows};
 use crate::runtime::shared_pointer::SharedPointer;
 use crate::simd;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(super) trait Epilogue: Sync {
 /// Writes `activation(sum)` to the output.
 pub(super) struct Activated<E> {
     pub(super) isa: Isa,
-    pub(super) activation: Activation,
+    pub(super) function: Function,
     /// `[m, out_stride]`
     pub(super) out: SharedPointer<E>,
     pub(super) out_stride: usize,
@@ -30,10 +30,10 @@ pub(super) struct Activated<E> {
 
 impl<E: Element> Epilogue for Activated<E> {
     unsafe fn apply(&self, rows: Range<usize>, columns: Range<usize>, sums: &[f32], stride: usize) {
-        let Self { isa, activation, out_stride, .. } = *self;
+        let Self { isa, function, out_stride, .. } = *self;
         let out = self.out.at(rows.start * out_stride + columns.start - self.first_column);
         let (rows, width) = (rows.len(), columns.len());
-        simd::run(isa, Rows { activation, x: sums, stride, rows, width, out, out_stride });
+        simd::run(isa, Rows { function, x: sums, stride, rows, width, out, out_stride });
     }
 }
 
@@ -41,7 +41,7 @@ impl<E: Element> Epilogue for Activated<E> {
 /// [`gated`](super::PackedMatrixBuilder::gated).
 pub(super) struct Gated<E> {
     pub(super) isa: Isa,
-    pub(super) activation: Activation,
+    pub(super) function: Function,
     /// `[m, out_stride]`
     pub(super) out: SharedPointer<E>,
     pub(super) out_stride: usize,
@@ -54,10 +54,10 @@ pub(super) struct Gated<E> {
 impl<E: Element> Epilogue for Gated<E> {
     unsafe fn apply(&self, rows: Range<usize>, columns: Range<usize>, sums: &[f32], stride: usize) {
         debug_assert!(columns.start.is_multiple_of(PANEL), "sums of whole panels");
-        let Self { isa, activation, out_stride, .. } = *self;
+        let Self { isa, function, out_stride, .. } = *self;
         let (start, end) = (columns.start / 2, (columns.end / 2).min(self.intermediate));
         let out = self.out.at(rows.start * out_stride + start - self.first_column / 2);
         let (rows, width) = (rows.len(), end - start);
-        simd::run(isa, GatedRows { activation, x: sums, stride, rows, width, out, out_stride });
+        simd::run(isa, GatedRows { function, x: sums, stride, rows, width, out, out_stride });
     }
 }

@@ -26,13 +26,14 @@ pub use packing::Packing;
 use crate::element::Element;
 use crate::error::{KernelError, check_len, whole_rows};
 use crate::isa::Isa;
-use crate::rowwise::activation::Activation;
+use crate::rowwise::activation::{Activation, Function};
 use crate::runtime::scratch::{as_f32, with_words};
 use crate::runtime::shared_pointer::SharedPointer;
 use crate::runtime::thread_pool;
 use crate::store::Store;
 use block::Block;
 use epilogue::{Activated, Epilogue, Gated};
+use half::bf16;
 use rows::{RowBytes, with_rows};
 use std::ops::Range;
 
@@ -127,7 +128,8 @@ impl<'a, P: Packing> Gemm<'a, P> {
         let width = self.columns.len();
         let (m, out_stride) = (self.check(width, out.len())?, self.out_stride.unwrap_or(width));
         let (out, first_column) = (SharedPointer::new(out), self.columns.start);
-        self.run_epilogue(isa, m, &Activated { isa, activation, out, out_stride, first_column });
+        let function = Self::function::<E>(activation);
+        self.run_epilogue(isa, m, &Activated { isa, function, out, out_stride, first_column });
         Ok(())
     }
 
@@ -159,8 +161,14 @@ impl<'a, P: Packing> Gemm<'a, P> {
         let width = (end / 2).min(intermediate).saturating_sub(start / 2);
         let (m, out_stride) = (self.check(width, out.len())?, self.out_stride.unwrap_or(width));
         let (out, first_column) = (SharedPointer::new(out), start);
-        self.run_epilogue(isa, m, &Gated { isa, activation, out, out_stride, first_column, intermediate });
+        let function = Self::function::<E>(activation);
+        self.run_epilogue(isa, m, &Gated { isa, function, out, out_stride, first_column, intermediate });
         Ok(())
+    }
+
+    /// The activation to the precision of the product and of the output. The errors of quantized rows are larger than those of bf16.
+    fn function<E: Element>(activation: Activation) -> Function {
+        if P::IS_QUANTIZED { activation.to_precision_of::<bf16>() } else { activation.to_precision_of::<E>() }
     }
 
     /// Computes the product and hands its sums to an epilogue: a panel at a time on tiles, else a block.

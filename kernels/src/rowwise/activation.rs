@@ -7,24 +7,28 @@ use crate::isa::Isa;
 use crate::rowwise::rows::{PIECE, for_row_blocks};
 use crate::simd::{self, Operation, Simd, Vector, erfc_of_positive, exp, for_vectors, normal_cdf_for_bf16};
 
-/// Runs a loop with the activation as a constant, so that it is selected once rather than for each vector.
-macro_rules! for_each_activation {
-    ($activation:expr, $kind:ident => $body:expr) => {
-        match $activation {
-            Activation::Gelu => {
-                const $kind: Activation = Activation::Gelu;
+/// Runs a loop with the function as a constant, so that it is selected once rather than for each vector.
+macro_rules! for_each_function {
+    ($function:expr, $kind:ident => $body:expr) => {
+        match $function {
+            Function::Gelu => {
+                const $kind: Function = Function::Gelu;
                 $body
             }
-            Activation::GeluTanh => {
-                const $kind: Activation = Activation::GeluTanh;
+            Function::GeluForBf16 => {
+                const $kind: Function = Function::GeluForBf16;
                 $body
             }
-            Activation::Relu => {
-                const $kind: Activation = Activation::Relu;
+            Function::GeluTanh => {
+                const $kind: Function = Function::GeluTanh;
                 $body
             }
-            Activation::Silu => {
-                const $kind: Activation = Activation::Silu;
+            Function::Relu => {
+                const $kind: Function = Function::Relu;
+                $body
+            }
+            Function::Silu => {
+                const $kind: Function = Function::Silu;
                 $body
             }
         }
@@ -57,15 +61,16 @@ pub fn activate_mul_with<E: Element>(
 ) -> Result<(), KernelError> {
     let rows = whole_rows("gate_up", intermediate.saturating_mul(2), gate_up.len())?;
     check_len("out", rows * intermediate, out.len())?;
+    let function = activation.to_precision_of::<E>();
     for_row_blocks(out, intermediate, |first, out| {
         let gate_up = &gate_up[first * 2 * intermediate..][..2 * out.len()];
-        simd::run(isa, ActivateMul { activation, gate_up, intermediate, out });
+        simd::run(isa, ActivateMul { function, gate_up, intermediate, out });
     });
     Ok(())
 }
 
 struct ActivateMul<'a, E> {
-    activation: Activation,
+    function: Function,
     gate_up: &'a [f32],
     intermediate: usize,
     out: &'a mut [E],
@@ -76,13 +81,13 @@ impl<E: Element> Operation for ActivateMul<'_, E> {
     unsafe fn run<S: Simd>(self) {
         let width = self.intermediate;
         let rows = self.gate_up.chunks_exact(2 * width).zip(self.out.chunks_exact_mut(width));
-        for_each_activation!(self.activation, KIND => for (row, out) in rows {
+        for_each_function!(self.function, KIND => for (row, out) in rows {
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set is the caller's duty; vectors are within halves of `width`.
                 unsafe {
                     let gate = S::V::loadu_up_to(row.as_ptr().add(i), count);
                     let up = S::V::loadu_up_to(row.as_ptr().add(width + i), count);
-                    KIND.of::<S::V, E>(gate).mul(up).store_elements(out.as_mut_ptr().add(i), count);
+                    KIND.of(gate).mul(up).store_elements(out.as_mut_ptr().add(i), count);
                 }
             });
         });
@@ -115,33 +120,55 @@ impl Activation {
     #[doc(hidden)]
     pub fn run_with<E: Element>(self, isa: Isa, x: &[f32], out: &mut [E]) -> Result<(), KernelError> {
         check_len("out", x.len(), out.len())?;
+        let function = self.to_precision_of::<E>();
         for_row_blocks(out, PIECE, |first, out| {
             let x = &x[first * PIECE..][..out.len()];
             let (width, out) = (x.len(), out.as_mut_ptr());
-            simd::run(isa, Rows { activation: self, x, stride: width, rows: 1, width, out, out_stride: width });
+            simd::run(isa, Rows { function, x, stride: width, rows: 1, width, out, out_stride: width });
         });
         Ok(())
     }
 
-    /// The function, to the precision of `E`.
-    ///
-    /// # Safety
-    /// The CPU has the instructions of `V`.
+    /// The function to the precision of `E`.
+    pub(crate) fn to_precision_of<E: Element>(self) -> Function {
+        match self {
+            Self::Gelu if E::DTYPE == Dtype::Bfloat16 => Function::GeluForBf16,
+            Self::Gelu => Function::Gelu,
+            Self::GeluTanh => Function::GeluTanh,
+            Self::Relu => Function::Relu,
+            Self::Silu => Function::Silu,
+        }
+    }
+}
+
+/// An activation function to some precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Function {
+    /// GELU to the precision of f32.
+    Gelu,
+    /// GELU to the precision of bf16, in a third of the time.
+    GeluForBf16,
+    GeluTanh,
+    Relu,
+    Silu,
+}
+
+impl Function {
     #[inline(always)]
-    unsafe fn of<V: Vector, E: Element>(self, x: V) -> V {
-        // SAFETY: the caller's duty.
+    fn of<V: Vector>(self, x: V) -> V {
+        // SAFETY: `x` exists, so the CPU has the instructions.
         let (zero, half, one) = unsafe { (V::set1(0.0), V::set1(0.5), V::set1(1.0)) };
         match self {
-            Self::Gelu if E::DTYPE == Dtype::Bfloat16 => x.mul(normal_cdf_for_bf16(x)),
+            Self::GeluForBf16 => x.mul(normal_cdf_for_bf16(x)),
             Self::Gelu => {
-                // SAFETY: the caller's duty.
+                // SAFETY: as above.
                 let root = unsafe { V::set1(std::f32::consts::FRAC_1_SQRT_2) };
                 let size = zero.sub(x).max(x);
                 let tail = erfc_of_positive(size.mul(root)).mul(half);
                 x.mul(x.blend_le(zero, tail, one.sub(tail)))
             }
             Self::GeluTanh => {
-                // SAFETY: the caller's duty.
+                // SAFETY: as above.
                 let (cubic, scale) = unsafe { (V::set1(0.044_715), V::set1(-1.595_769)) };
                 let inner = x.mul(x).mul(x).fmadd(cubic, x);
                 x.div(one.add(exp(inner.mul(scale))))
@@ -154,7 +181,7 @@ impl Activation {
 
 /// Some rows.
 pub(crate) struct Rows<'a, E> {
-    pub(crate) activation: Activation,
+    pub(crate) function: Function,
     /// Rows of `width` values, `stride` apart.
     pub(crate) x: &'a [f32],
     pub(crate) stride: usize,
@@ -168,13 +195,13 @@ pub(crate) struct Rows<'a, E> {
 impl<E: Element> Operation for Rows<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Self { activation, x, stride, rows, width, out, out_stride } = self;
-        for_each_activation!(activation, KIND => for row in 0..rows {
+        let Self { function, x, stride, rows, width, out, out_stride } = self;
+        for_each_function!(function, KIND => for row in 0..rows {
             let x = &x[row * stride..][..width];
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set and the rows of `out` are the caller's duty; vectors are within rows of `width`.
                 unsafe {
-                    let activated = KIND.of::<S::V, E>(S::V::loadu_up_to(x.as_ptr().add(i), count));
+                    let activated = KIND.of(S::V::loadu_up_to(x.as_ptr().add(i), count));
                     activated.store_elements(out.add(row * out_stride + i), count);
                 }
             });
@@ -187,7 +214,7 @@ pub(crate) const GROUP: usize = 16;
 
 /// Some rows of a gated activation: `[gates 0..16 | ups 0..16 | gates 16..32 | ups 16..32 ...]` becomes `activation(gate) * up`.
 pub(crate) struct GatedRows<'a, E> {
-    pub(crate) activation: Activation,
+    pub(crate) function: Function,
     /// Rows of whole pairs of groups, `stride` apart.
     pub(crate) x: &'a [f32],
     pub(crate) stride: usize,
@@ -203,8 +230,8 @@ impl<E: Element> Operation for GatedRows<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         const { assert!(GROUP.is_multiple_of(<S::V as Vector>::LANES), "vectors are within groups") };
-        let Self { activation, x, stride, rows, width, out, out_stride } = self;
-        for_each_activation!(activation, KIND => for row in 0..rows {
+        let Self { function, x, stride, rows, width, out, out_stride } = self;
+        for_each_function!(function, KIND => for row in 0..rows {
             let x = &x[row * stride..][..2 * width.next_multiple_of(GROUP)];
             for_vectors::<S::V>(width, |i, count| {
                 // SAFETY: the instruction set and the rows of `out` are the caller's duty; a vector is within a group, whose gates and
@@ -212,7 +239,7 @@ impl<E: Element> Operation for GatedRows<'_, E> {
                 unsafe {
                     let gate = x.as_ptr().add(i / GROUP * 2 * GROUP + i % GROUP);
                     let (gate, up) = (S::V::loadu_up_to(gate, count), S::V::loadu_up_to(gate.add(GROUP), count));
-                    KIND.of::<S::V, E>(gate).mul(up).store_elements(out.add(row * out_stride + i), count);
+                    KIND.of(gate).mul(up).store_elements(out.add(row * out_stride + i), count);
                 }
             });
         });
