@@ -21,9 +21,12 @@ USER prefold
 ENV HUGGINGFACE_HUB_CACHE=/data HF_XET_CACHE=/data/xet HOSTNAME=0.0.0.0
 VOLUME /data
 EXPOSE 3000
-# Loading a large model takes its time. Bash's own sockets, because the image has no client.
+# Loading a large model takes its time. HTTP by bash's own sockets, because the image has no client; if the port does not answer in HTTP
+# (--tls-cert), HTTPS by the openssl that ca-certificates needs.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 CMD ["bash", "-c", \
-    "exec 3<>/dev/tcp/127.0.0.1/${PORT:-3000} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3 | grep -q ' 200 '"]
+    "get() { printf 'GET /health HTTP/1.0\\r\\n\\r\\n'; }; exec 3<>/dev/tcp/127.0.0.1/${PORT:-3000} && get >&3 && read -ru3 answer; \
+    [[ $answer = HTTP/* ]] || read -r answer < <(get | openssl s_client -quiet -connect 127.0.0.1:${PORT:-3000} 2>/dev/null); \
+    [[ $answer = *' 200 '* ]]"]
 ENTRYPOINT ["prefold"]
 
 # --- CPU -----------------------------------------------------------------------------------------------------------------

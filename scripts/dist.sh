@@ -18,10 +18,11 @@ version=$("$program" --version)
 version=${version#prefold }
 version=${version%% (*}
 name=prefold-$version-x86_64-linux
+wheel_version=${version/-dev/.dev0} # Python's form (PEP 440)
 
 fail() { echo "dist: $*" >&2; exit 1; }
 grep -q "^version = \"$version\"\$" Cargo.toml || fail "--version is $version, Cargo.toml has another"
-[ -f "$out/prefold-$version-cp310-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl" ] || fail "the wheel has another version than $version"
+[ -f "$out/prefold-$wheel_version-cp310-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl" ] || fail "the wheel has another version than $version"
 newest=$("$tools/bin/python" - "$program" <<'PYTHON'
 import sys
 from elftools.elf.elffile import ELFFile

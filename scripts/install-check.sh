@@ -33,8 +33,10 @@ version=$(cd "$dist" && echo prefold-*-x86_64-linux.tar.gz)
 version=${version#prefold-}
 version=${version%-x86_64-linux.tar.gz}
 
+wheel_version=${version/-dev/.dev0} # Python's form (PEP 440)
+
 line() { # the command of an installation method in docs/install.md, for this version
-    sed -n "s/^| $1 | \`\([^\`]*\)\` .*/\1/p" docs/install.md | sed "s/VERSION/$version/g" | grep . || fail "docs/install.md has no line for $1"
+    sed -n "s/^| $1 | \`\([^\`]*\)\` .*/\1/p" docs/install.md | sed "s/VERSION-\*.whl/$wheel_version-*.whl/g; s/VERSION/$version/g" | grep . || fail "docs/install.md has no line for $1"
 }
 
 root() { # SUITE [PACKAGE...]: a fresh root with these packages, the files in /dist, and this machine's network settings

@@ -29,7 +29,7 @@ BATCH = 2048
 """Texts that a call gives to the engine at once."""
 
 BATCH_OF_PROGRESS = 256
-"""The same where progress is shown."""
+"""Texts at once where progress is shown."""
 
 LIMITS = {"max_concurrent_requests", "max_queued_tokens", "max_queued_inputs"}
 """Settings that let a call be refused."""

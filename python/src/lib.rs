@@ -30,8 +30,9 @@ mod _prefold {
     use super::version;
 }
 
-/// The version that `prefold --version` prints, without the commit.
+/// The version that `prefold --version` prints, without the commit, in the form of PEP 440, which the wheel's metadata has too:
+/// `0.2.0.dev0` for `0.2.0-dev`.
 #[pyfunction]
-fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
+fn version() -> String {
+    env!("CARGO_PKG_VERSION").replace("-dev", ".dev0")
 }

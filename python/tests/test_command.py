@@ -1,5 +1,6 @@
 """The command `prefold` of the package."""
 
+import importlib.metadata
 import json
 import re
 import signal
@@ -24,8 +25,10 @@ def run(command, *arguments, directory):
 @pytest.mark.parametrize("command", [SCRIPT, MODULE])
 def test_version_and_status(command, tmp_path):
     done = run(command, "--version", directory=tmp_path)
-    # The commit follows where the build knew it.
-    assert done.returncode == 0 and re.fullmatch(rf"prefold {re.escape(prefold.__version__)}( \([0-9a-f]{{12}}\))?\n", done.stdout)
+    assert prefold.__version__ == importlib.metadata.version("prefold")
+    # The command has cargo's form of the version; the commit follows where the build knew it.
+    version = re.escape(prefold.__version__.replace(".dev0", "-dev"))
+    assert done.returncode == 0 and re.fullmatch(rf"prefold {version}( \([0-9a-f]{{12}}\))?\n", done.stdout)
     wrong = run(command, "--no-such-flag", directory=tmp_path)
     assert wrong.returncode == 2 and "--no-such-flag" in wrong.stderr
     missing = run(command, "--model-id", "/no/such/model", directory=tmp_path)

@@ -1,4 +1,4 @@
-"""docs/python.md names methods, arguments and errors that exist."""
+"""docs/python.md names methods, arguments and errors that exist, and its recipes run."""
 
 import inspect
 import re
@@ -37,3 +37,13 @@ def test_errors_are_those_of_the_page():
             assert base.strip("`") in {kind.__name__ for kind in getattr(prefold, name).__mro__[1:]}
     errors = {name for name in prefold.__all__ if isinstance(getattr(prefold, name), type) and name.endswith("Error")}
     assert errors == found.keys() | {"PrefoldError"}
+
+
+def test_recipes_print_what_they_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("one\ntwo\nthree\n")
+    recipes = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.split("\n## ")[1], re.S))
+    variables = {}
+    exec(compile(recipes, "docs/python.md", "exec"), variables)
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^ *print\(.*\) +# (.*)$", recipes, re.M) != []
+    assert variables["vectors"].shape == (3, 384)

@@ -15,6 +15,7 @@ import yaml
 
 from fake_hub import LISTING, NAME, Hub, hang
 from harness import PREFOLD, ROOT, START_LIMIT, STOP_LIMIT, Address, Server, environment, eventually, run_to_end
+from https import HttpsServer, copy
 from loading import Loading
 
 DEPLOY = ROOT / "deploy"
@@ -231,13 +232,38 @@ def test_the_compose_file():
     assert "user" not in service
 
 
-def test_composes_health_check_waits_for_the_model():
+def composes_health_check():
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["prefold"]
     kind, *command = (part.replace("$$", "$") for part in service["healthcheck"]["test"])
     assert kind == "CMD"
+    return command
+
+
+def images_health_check():
+    (command,) = re.findall(r"^HEALTHCHECK .*? CMD (\[.*?\"\])$", DOCKERFILE, re.M | re.S)
+    return json.loads(command.replace("\\\n", ""))
+
+
+def status_of(command, server):
+    done = subprocess.run(command, env={**environment("/"), "PORT": str(server.port)}, stderr=subprocess.DEVNULL, timeout=60)
+    return done.returncode
+
+
+@pytest.mark.parametrize("command", [composes_health_check(), images_health_check()], ids=["compose", "image"])
+def test_the_health_checks_know_https(command, tmp_path):
+    copy("first", tmp_path)
+    with HttpsServer(tmp_path) as server:
+        assert status_of(command, server) == 0
+    assert status_of(command, server) != 0
+    with Server() as server:
+        assert status_of(command, server) == 0
+
+
+def test_composes_health_check_waits_for_the_model():
+    command = composes_health_check()
 
     def status(server):
-        return subprocess.run(command, env={**environment("/"), "PORT": str(server.port)}, stderr=subprocess.DEVNULL).returncode
+        return status_of(command, server)
 
     with Hub() as hub:
         hub.faults["GET", LISTING] = hang
@@ -298,7 +324,7 @@ def render(values=None):
     None,
     {"disruptionBudget": {"enabled": False}, "serviceAccount": {"create": False}, "scrapeAnnotations": False,
      "resources": {"limits": {"cpu": None}}, "extraEnv": [{"name": "RUST_LOG", "value": "debug"}]},
-    {"existingSecret": "keys", "cache": {"existingClaim": "models"}, "imagePullSecrets": [{"name": "registry"}],
+    {"existingSecret": "keys", "tlsSecret": "certificate", "cache": {"existingClaim": "models"}, "imagePullSecrets": [{"name": "registry"}],
      "nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "podAnnotations": {"a": "b"},
      "affinity": {"nodeAffinity": {}}, "runtimeClassName": "nvidia", "autoscaling": {"enabled": True},
      "serviceAccount": {"name": "present", "annotations": {"a": "b"}}, "shutdownDelay": 30, "shutdownTimeout": 600,
@@ -322,6 +348,9 @@ def test_the_helm_chart_renders_to_valid_manifests(values):
     # The last one with a name counts.
     assert container["args"][-1] in values.get("extraArgs", container["args"])
     assert container["env"][-1] in values.get("extraEnv", container["env"])
+    mounted = [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume]
+    schemes = {container[f"{probe}Probe"]["httpGet"]["scheme"] for probe in ("liveness", "readiness")}
+    assert (mounted, schemes) == ((["certificate"], {"HTTPS"}) if "tlsSecret" in values else ([], {"HTTP"}))
     if not values:
         assert_runs_on_a_plain_cluster(found)
         assert container["resources"]["limits"]["cpu"]
@@ -392,7 +421,7 @@ def test_helm_finds_no_fault():
         chart.validate_schema({"settings": {"api-key": "in plain sight"}})
     # These have their own value in the chart, or override the file.
     wrong = [{"settings": {key: "1"}} for key in (
-        "port", "hostname", "prometheus-port", "huggingface-hub-cache", "shutdown-delay", "shutdown-timeout")]
+        "port", "hostname", "prometheus-port", "huggingface-hub-cache", "shutdown-delay", "shutdown-timeout", "tls-cert")]
     # An ingress for every host, and a misspelt name.
     wrong += [{"ingress": {"enabled": True}}, {"autoscaling": {"enable": True}}]
     for values in wrong:

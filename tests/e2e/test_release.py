@@ -76,6 +76,7 @@ def test_bill_of_materials_and_licences_are_of_what_is_linked(tmp_path):
 def test_install_page_names_what_make_dist_makes():
     page, script = (ROOT / "docs" / "install.md").read_text(), (ROOT / "scripts" / "dist.sh").read_text()
     for file in re.findall(r"^\| `((?:prefold-|SHA)[^`]*)` \|", page, re.MULTILINE):
-        assert file.replace("prefold-VERSION-x86_64-linux", "$name").replace("VERSION", "$version") in script, file
+        file = file.replace("prefold-VERSION-x86_64-linux", "$name").replace("VERSION-cp3", "$wheel_version-cp3").replace("VERSION", "$version")
+        assert file in script, file
     for way in ["pip", "tarball", "image", "source"]:
         assert len(re.findall(rf"^\| {way} \| `[^`]+` \| ", page, re.MULTILINE)) == 1

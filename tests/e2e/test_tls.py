@@ -1,6 +1,5 @@
 """HTTPS: the same answers, certificates that change, and clients that stall inside TLS."""
 
-import http.client
 import json
 import shutil
 import signal
@@ -10,31 +9,11 @@ import warnings
 
 import pytest
 
-from harness import FIXTURES, Server, eventually, run_to_end
+from harness import eventually, run_to_end
+from https import CERTIFICATES, HttpsServer, copy
 from raw import Vitals
 
-CERTIFICATES = FIXTURES / "tls"
 TEXTS = [f"text {i}" for i in range(20)]
-
-
-def copy(name, folder):
-    """The certificate and key of a name, as the files that a server reads."""
-    for kind in ("key", "cert"):
-        replacement = folder / "replacement"
-        shutil.copy(CERTIFICATES / f"{name}.{kind}.pem", replacement)
-        replacement.rename(folder / kind)
-
-
-class HttpsServer(Server):
-    """A server whose clients trust one certificate."""
-
-    def __init__(self, folder, *flags):
-        self.trusted = "first"
-        super().__init__("--tls-cert", folder / "cert", "--tls-key", folder / "key", *flags)
-
-    def connection(self):
-        context = ssl.create_default_context(cafile=CERTIFICATES / f"{self.trusted}.cert.pem")
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=context)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ would save: [analyze.md](analyze.md). `prefold accuracy` compares a model's answ
 `prefold MODEL` and `prefold serve MODEL` are the same as `prefold --model-id MODEL`.
 
 Every flag of the server is also an environment variable: its name in upper case with underscores and `PREFOLD_` before it
-(`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables of text-embeddings-inference and of Hugging Face's tools are read
-under their own names too; the variable with the prefix has priority. Empty variables count as absent. For flags of a subcommand
+(`--max-batch-tokens`, `PREFOLD_MAX_BATCH_TOKENS`). Variables of text-embeddings-inference and of Hugging Face's tools are also
+read without the prefix; the variable with the prefix has priority. Empty variables count as absent. For flags of a subcommand
 the prefix contains its name: `PREFOLD_BENCH_`, `PREFOLD_ANALYZE_`, `PREFOLD_ACCURACY_`, `PREFOLD_CHECK_MODEL_`. A flag of the
 server is also a key of the file that `--config` names:
 

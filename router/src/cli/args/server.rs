@@ -26,9 +26,9 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, alias = "uds")]
     pub(crate) uds_path: Option<PathBuf>,
 
-    /// File of the server's certificate in PEM, followed by those of its issuers: clients then connect by HTTPS. It is reloaded when
-    /// its content changes and on SIGHUP, and so is the key; the previous certificate stays valid until both fit. Not for
-    /// --prometheus-port
+    /// File of the server's certificate in PEM, followed by those of its issuers: clients then connect by HTTPS. Certificate and
+    /// key are reloaded when their content changes and on SIGHUP; the previous pair is used until the new files fit each other. Not
+    /// for --prometheus-port
     #[arg(long, env, alias = "ssl-certfile", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 

@@ -54,7 +54,7 @@ pub struct Bench {
 /// Subcommands of `prefold bench`.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Other {
-    /// Draws results of `prefold bench --json`: throughput and latency against load
+    /// Draw results of `prefold bench --json`: throughput and latency against load
     Plot(Plot),
 }
 
