@@ -67,6 +67,7 @@ fn chart(title: &str, x_title: &str, y_title: &str) -> Chart {
         x_title: x_title.to_owned(),
         y_title: y_title.to_owned(),
         x_labels: Vec::new(),
+        bars: false,
         log_x: false,
         log_y: false,
         lines: Vec::new(),
