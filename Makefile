@@ -10,7 +10,7 @@ SECONDS ?= 600
 SEED ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo serve test test-python test-clients wheel dist install-check fuzz bench compare overload soak schemathesis first-request adversary parity lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
+.PHONY: help demo serve test test-python test-clients wheel dist install-check fuzz bench compare sizing grafana overload soak schemathesis first-request adversary parity lint check fmt cuda-check cuda-simulated cuda-mutants gpu-check docker-check cpu cuda
 
 help:
 	@echo 'make demo    build, start a server on the built-in model, show what it does, stop it'
@@ -21,6 +21,8 @@ help:
 	@echo 'make fuzz    fuzzes every target with coverage feedback for a minute (FUZZ="TARGET SECONDS" for one)'
 	@echo 'make bench   benchmarks: tables, JSON and SVG in target/bench'
 	@echo 'make compare       against PyTorch, ONNX Runtime, OpenVINO and fastembed on this CPU, in alternating runs; 3 GB, half an hour'
+	@echo 'make sizing        the sizing tables of docs/operations.md: five models on one and two cores, memory; on an idle machine'
+	@echo 'make grafana       the picture of the Grafana dashboard, from traffic on a server of its own; needs Prometheus'
 	@echo 'make overload      ten times as many clients as the server takes: throughput, latency, memory; 3 minutes'
 	@echo 'make soak          30 minutes of mixed traffic, 10 of them warm-up: whether memory, descriptors or threads grow'
 	@echo 'make schemathesis  thousands of generated requests against the OpenAPI description, three kinds of models'
@@ -74,6 +76,16 @@ COMPARE ?= minilm queries bge-base reranker rerank encoders windows ndcg mixed s
 compare:
 	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-benches
 	for table in $(COMPARE); do python3 benches/compare/compare.py $$table || exit 1; done
+
+sizing:
+	cargo build $(CARGO_FLAGS) --release -p prefold -p prefold-benches
+	UPDATE_DOCS=1 python3 benches/compare/compare.py sizing
+
+grafana:
+	cargo build $(CARGO_FLAGS) --release -p prefold
+	python3 -m venv $(TARGET)/grafana
+	$(TARGET)/grafana/bin/pip install -q matplotlib==3.10.9
+	$(TARGET)/grafana/bin/python docs/grafana/render.py --prefold $(TARGET)/release/prefold
 
 # Long forms of what the end-to-end tests do for a minute. Figures go to target/reliability.
 overload soak schemathesis first-request:

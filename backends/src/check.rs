@@ -8,7 +8,8 @@ use crate::formats::Weights;
 use crate::model::memory;
 use crate::ops::Target;
 use crate::options::LoadOptions;
-use crate::source::{ModelFiles, licence};
+use crate::source::ModelFiles;
+use crate::source::licence::Licence;
 use prefold_core::{Capabilities, shown};
 use prefold_kernels::Dtype;
 
@@ -20,7 +21,7 @@ pub struct ModelCheck {
     /// The model's description; `None` if the files say too little.
     pub model: Option<CheckedModel>,
     /// The licence in the model card.
-    pub licence: Option<String>,
+    pub licence: Licence,
 }
 
 /// The verdict on a model.
@@ -76,9 +77,12 @@ const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Bfloat16, Dtype::Int8];
 pub fn check_model(options: &LoadOptions) -> ModelCheck {
     let files = match ModelFiles::inspect(options) {
         Ok(files) => files,
-        Err(error) => return refused(&error, None),
+        Err(error) => return refused(&error, Licence::Unread),
     };
-    let licence = files.licence().map(str::to_owned).or_else(|| licence::read(&files)).map(|licence| shown(&licence));
+    let licence = match files.licence() {
+        Licence::Named(name) => Licence::Named(shown(&name)),
+        other => other,
+    };
     match Inspection::of(options, files) {
         Ok(sub_models) if sub_models.is_empty() => {
             ModelCheck { verdict: Verdict::RunsBut(vec![BARE.to_owned()]), model: None, licence }
@@ -88,12 +92,12 @@ pub fn check_model(options: &LoadOptions) -> ModelCheck {
     }
 }
 
-fn refused(error: &LoadError, licence: Option<String>) -> ModelCheck {
+fn refused(error: &LoadError, licence: Licence) -> ModelCheck {
     let verdict = if error.is_unseen() { Verdict::Unknown } else { Verdict::DoesNotRun };
     ModelCheck { verdict: verdict(error.to_string()), model: None, licence }
 }
 
-fn checked(sub_models: &[Inspection], licence: Option<String>) -> ModelCheck {
+fn checked(sub_models: &[Inspection], licence: Licence) -> ModelCheck {
     let capabilities = joined(sub_models.iter().map(|it| &*it.capabilities));
     let mut notes = capabilities.warnings.clone();
     let not_looked_for = match sub_models.iter().find(|it| it.weights.is_none()) {

@@ -27,6 +27,7 @@ pub use ops::{check_options, used_device_bytes};
 pub use ops::{in_smallest_parts, take_profile};
 pub use options::{AttentionMode, DefaultPrompt, DeviceChoice, EmbeddedFile, HubModel, LoadOptions, ModelSource};
 pub use prefold_kernels::Dtype;
+pub use source::licence::Licence;
 
 use checkpoint::Checkpoint;
 use model::backend::TransformerBackend;

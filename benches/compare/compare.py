@@ -21,13 +21,15 @@ from tables.ndcg import ndcg
 from tables.queries import queries
 from tables.rerank import rerank
 from tables.setting import Setting
+from tables.sizing import sizing
 from tables.start import start
 from tables.throughput import bge_base, minilm, reranker
+from tables.two_servers import two_servers
 from venvs import ROOT, TARGET
 
 TABLES = {"minilm": minilm, "queries": queries, "bge-base": bge_base, "reranker": reranker, "rerank": rerank,
           "encoders": encoders, "windows": windows, "ndcg": ndcg, "mixed": mixed, "start": start,
-          "in-process": in_process}
+          "in-process": in_process, "sizing": sizing, "two-servers": two_servers}
 
 
 def labels(text):

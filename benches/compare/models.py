@@ -59,6 +59,12 @@ def random_shape(shape, prefold):
     return made(shape, lambda out: run([bench, "model", "--shape", shape, "--tokenizer", minilm(), out]))
 
 
+def decoder_shape(shape, prefold):
+    """Random weights of a decoder's shape, with the built-in model's tokenizer."""
+    bench = prefold.with_name("prefold-bench")
+    return made(shape, lambda out: run([bench, "model", "--shape", shape, out]))
+
+
 def reranker():
     """A cross-encoder with XLM-RoBERTa-base's sizes and random weights."""
     return made("xlm-r-base-reranker", lambda out: run([venvs.python("torch"), HERE / "make_reranker.py", out]))

@@ -44,9 +44,12 @@ class Server(Process):
                 raise RuntimeError(f"{self.name} is not ready: {body.decode()} (log: {log})")
             time.sleep(0.001)
         seconds = time.perf_counter() - self.launched
-        info = json.loads(self.request("GET", "/info")[2])
+        info = self.info()
         self.versions = {self.product: info["version"]} | ({"kernels": info["kernels"]} if "kernels" in info else {})
         return seconds
+
+    def info(self):
+        return json.loads(self.request("GET", "/info")[2])
 
     def request(self, method, path, value=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)

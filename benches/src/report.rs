@@ -56,6 +56,7 @@ pub(crate) fn chart<'a>(
         x_title: x_title.to_owned(),
         y_title: y_title.to_owned(),
         x_labels: x.iter().enumerate().map(|(place, x)| (place as f64, x.to_string())).collect(),
+        bars: false,
         log_x: false,
         log_y: false,
         lines: lines.into_iter().enumerate().map(line).collect(),

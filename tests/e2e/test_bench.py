@@ -1,6 +1,7 @@
 """`prefold bench` with the real server."""
 
 import json
+import math
 import signal
 import socket
 import subprocess
@@ -103,6 +104,47 @@ def test_a_sweep_at_rates_is_drawn(tmp_path, served):
     texts = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert {"a & b", "first", "second, p50", "first, p99"} <= set(texts)
     assert len(list(svg.iter("{http://www.w3.org/2000/svg}polyline"))) == 6
+
+
+def test_an_encoder_gets_its_own_texts_and_advice(tmp_path, served):
+    """The model of /info decides: no instruction before texts, no advice about sharing; the series has its name and type."""
+    status, out, err = bench(
+        tmp_path, "--url", served("bert-mean-tiny").url(), "--requests", 5, "--warmup", 0, "--json", "out.json", "--svg", "out.svg")
+    assert status == 0, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert (report["dtype"], report["shares_prefixes"]) == ("float32", False)
+    assert report["label"] == f"{report['model']}, float32" and "bert-mean-tiny (float32)" in out
+    assert "from the built-in workload `passages`" in out and "shares no beginnings of texts" in out
+    assert "Hardly anything was shared" not in out and "the model computed" in out
+    texts = [text.text for text in ElementTree.parse(tmp_path / "out.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert any("float32, p99" in (text or "") for text in texts), texts
+
+
+def test_the_size_of_a_server_for_a_rate(tmp_path, served):
+    """The numbers of servers and cores follow from the rate that was found, whatever this machine carries."""
+    asked = 100_000
+    status, out, err = bench(
+        tmp_path, "--url", served("bert-mean-tiny").url(), "--size-for", asked, "--p99", 5000, "--texts", 1, "--duration", 0.2,
+        "--warmup", 0.1, "--json", "out.json")
+    assert status == 0, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    size = report["size"]
+    carried, servers = size["carried_requests_per_s"], size["servers"]
+    assert (size["rate"], size["p99_ms"]) == (asked, 5000) and size["carried_p99_ms"] <= 5000
+    assert servers == math.ceil(asked / carried) and size["cores"] % servers == 0
+    # The first run at a rate is at a tenth of the closed loop's; the last one confirms the result.
+    rates = [run["load"] for run in report["runs"]]
+    assert rates[0] == pytest.approx(size["saturated_requests_per_s"] / 10, rel=0.01) and rates[-1] == carried
+    assert f"{servers} servers like this one" in out and f"{servers + 1} servers if one may fail" in out
+
+
+def test_no_server_is_fast_enough_for_some_goals(tmp_path, served):
+    status, out, err = bench(
+        tmp_path, "--url", served("bert-mean-tiny").url(), "--size-for", 10, "--p99", 0.001, "--duration", 0.2, "--warmup", 0,
+        "--json", "out.json")
+    assert status == 1 and "no rate that was tried" in out and "More servers of this kind do not help" in out, (out, err)
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["size"]["servers"] is None and len(report["runs"]) == 1
 
 
 PARTS = ["queries_alone", "bulk_alone", "queries_beside_bulk", "bulk_beside_queries"]
@@ -239,6 +281,10 @@ def test_a_server_that_is_not_there_is_said(tmp_path):
     (["--file", WORKLOAD, "--template", "{nix} {text}"], "line 1: the template's {nix}"),
     (["--file", WORKLOAD, "--preset", "nix"], "nix"),
     (["--file", WORKLOAD, "--clients", 201, "--preset", "chat-embedding"], "too few for --clients 201"),
+    (["--size-for", 10], "--p99"),
+    (["--p99", 10], "--size-for"),
+    (["--size-for", 10, "--p99", 0], "must be greater than 0"),
+    (["--size-for", 10, "--p99", 5, "--rate", 5], "cannot be used with"),
     (["plot", "none.json", "--svg", "x.svg"], "none.json"),
 ])
 def test_bad_arguments_are_refused_by_name(tmp_path, args, named):

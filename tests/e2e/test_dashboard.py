@@ -11,12 +11,19 @@ from harness import ROOT, Server
 
 DASHBOARD = json.loads((ROOT / "docs" / "grafana" / "prefold.json").read_text())
 NAME = re.compile(r"\b(?:te|prefold|process)_\w+")
-# Labels that Prometheus adds.
-ADDED = {"instance", "job"}
+# Labels that Prometheus adds, in Kubernetes `namespace` too.
+ADDED = {"instance", "job", "namespace"}
+VARIABLES = ["namespace", "model", "instance"]
 
 
 def expressions():
     return [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def without_variables(expression):
+    for name, value in {"__rate_interval": "1m", **dict.fromkeys(VARIABLES, ".*")}.items():
+        expression = expression.replace("$" + name, value)
+    return expression
 
 
 def samples(text):
@@ -82,6 +89,28 @@ def test_what_a_scheduler_is_watched_by_has_real_values(exposed):
         assert not exposed[name][1], name
 
 
+def test_cpu_time_has_fractions_of_a_second(text):
+    (seconds,) = re.findall(r"^process_cpu_seconds_total (\S+)$", text, re.M)
+    assert 0 < float(seconds) < 600 and "." in seconds, seconds
+
+
+def test_variables_select_servers_by_namespace_and_model(exposed):
+    """Each variable narrows the next one down, and every query is of the selected servers."""
+    variables = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
+    assert list(variables) == ["datasource", *VARIABLES]
+    for number, name in enumerate(VARIABLES):
+        query = variables[name]["query"]["query"]
+        assert query.startswith("label_values(prefold_build_info") and query.endswith(f", {name})"), query
+        assert all(f'{earlier}=~"${earlier}"' in query for earlier in VARIABLES[:number]), query
+        assert name in exposed["prefold_build_info"][0] | ADDED
+    # Servers outside Kubernetes have no namespace. All servers means all of the model, so their list is the match.
+    assert [variables[name].get("allValue") for name in VARIABLES] == [".*", None, None]
+    for expression in expressions():
+        selected = re.findall(r"\{([^}]*)\}", expression)
+        assert len(selected) == len(NAME.findall(expression)), expression
+        assert all('namespace=~"$namespace",instance=~"$instance"' in labels for labels in selected), expression
+
+
 def test_legends_name_labels_of_their_expression():
     for panel in DASHBOARD["panels"]:
         for target in panel["targets"]:
@@ -91,8 +120,7 @@ def test_legends_name_labels_of_their_expression():
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian: prometheus) is not installed")
 def test_prometheus_parses_every_expression(tmp_path):
-    rules = [{"record": f"dashboard:{i}", "expr": expression.replace("$__rate_interval", "1m").replace("$instance", ".*")}
-             for i, expression in enumerate(expressions())]
+    rules = [{"record": f"dashboard:{i}", "expr": without_variables(expression)} for i, expression in enumerate(expressions())]
     path = tmp_path / "rules.json"
     # JSON is valid YAML.
     path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))

@@ -1,15 +1,38 @@
 //! The licence in a model card.
 
-use super::ModelFiles;
+/// The file of a model card.
+pub(super) const CARD: &str = "README.md";
 
-const CARD: &str = "README.md";
-
-/// `license` in the front matter of `README.md`, the YAML between its first two lines of dashes; `None` if it is absent.
-pub(crate) fn read(files: &ModelFiles) -> Option<String> {
-    let card = files.read(CARD).ok().flatten()?;
-    of_card(std::str::from_utf8(&card).ok()?)
+/// The licence in a model card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Licence {
+    /// Its name.
+    Named(String),
+    /// The model card names none.
+    NotNamed,
+    /// No model card was read.
+    Unread,
 }
 
+impl Licence {
+    /// The name, if the model card was read and has one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::NotNamed | Self::Unread => None,
+        }
+    }
+
+    /// The licence in the bytes of a model card.
+    pub(super) fn of_bytes(card: &[u8]) -> Self {
+        match std::str::from_utf8(card) {
+            Ok(card) => of_card(card).map_or(Self::NotNamed, Self::Named),
+            Err(_) => Self::Unread,
+        }
+    }
+}
+
+/// `license` in the front matter, the YAML between the first two lines of dashes; `None` if it is absent.
 fn of_card(card: &str) -> Option<String> {
     let mut lines = card.lines();
     if lines.next()?.trim_end() != "---" {

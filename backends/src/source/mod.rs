@@ -19,6 +19,7 @@ use crate::options::{EmbeddedFile, LoadOptions, ModelSource};
 use adapter_base::Base;
 use hub::FileSet;
 use hub::inspect::{self, Remote};
+use licence::{CARD, Licence};
 use modules::ListFiles;
 use names::{check_inside, inside, max_bytes, named_by_a_file};
 use serde_json::Value;
@@ -98,9 +99,12 @@ impl ModelFiles {
         Ok(Self { remote, ..files })
     }
 
-    /// The licence that the hub names.
-    pub(crate) fn licence(&self) -> Option<&str> {
-        self.remote.as_ref()?.licence.as_deref()
+    /// The licence in the model card: as the hub reads it, or in `README.md`.
+    pub(crate) fn licence(&self) -> Licence {
+        match &self.remote {
+            Some(remote) => remote.licence.clone(),
+            None => self.read(CARD).ok().flatten().map_or(Licence::Unread, |card| Licence::of_bytes(&card)),
+        }
     }
 
     fn open_path(path: &Path, display_name: String) -> Result<Self, LoadError> {

@@ -3,7 +3,7 @@
 use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;
 use super::config::model::{adapter_base, files_options, model_source};
-use prefold_backends::{CheckedModel, LoadOptions, ModelCheck, Verdict, check_model};
+use prefold_backends::{CheckedModel, Licence, LoadOptions, ModelCheck, Verdict, check_model};
 use prefold_core::{Capabilities, Rerank, listed};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
@@ -69,7 +69,7 @@ fn as_json(name: &str, check: &ModelCheck) -> Value {
         Verdict::DoesNotRun(problem) => ("does_not_run", vec![problem.clone()]),
         Verdict::Unknown(problem) => ("unknown", vec![problem.clone()]),
     };
-    let mut json = json!({"model": name, "verdict": verdict, "notes": notes, "licence": check.licence});
+    let mut json = json!({"model": name, "verdict": verdict, "notes": notes, "licence": check.licence.name()});
     let (Some(object), Some(model)) = (json.as_object_mut(), &check.model) else { return json };
     let memory = model.memory.iter().map(|it| {
         let bytes = json!({"weights_bytes": it.weights_bytes, "longest_input_bytes": it.longest_input_bytes});
@@ -134,7 +134,11 @@ impl Display for Report<'_> {
         if let Some(model) = &check.model {
             describe(f, model)?;
         }
-        writeln!(f, "  licence     {}", check.licence.as_deref().unwrap_or("not named"))
+        match &check.licence {
+            Licence::Named(name) => writeln!(f, "  licence     {name}"),
+            Licence::NotNamed => writeln!(f, "  licence     not named"),
+            Licence::Unread => Ok(()),
+        }
     }
 }
 
@@ -142,7 +146,7 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     let CheckedModel { family, attention, parameters, stored_dtype, memory, capabilities } = model;
     writeln!(f, "  family      {family}, {attention} attention")?;
     if let (Some(parameters), Some(stored)) = (parameters, stored_dtype) {
-        writeln!(f, "  parameters  {:.1} million, stored as {stored}", *parameters as f64 / 1e6)?;
+        writeln!(f, "  parameters  {}, stored as {stored}", rounded(*parameters))?;
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let each: Vec<String> =
@@ -150,7 +154,7 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     if !each.is_empty() {
         writeln!(f, "  weights     {} MiB", each.join(", "))?;
     }
-    write!(f, "  input       up to {} tokens", capabilities.max_input_length)?;
+    write!(f, "  input       up to {}", counted(capabilities.max_input_length as u64, "token"))?;
     match memory.iter().map(|it| it.longest_input_bytes).max() {
         Some(longest) => writeln!(f, ", with {} MiB", mib(longest))?,
         None => writeln!(f)?,
@@ -159,22 +163,51 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     if let Some(embed) = embed {
         let pooling: Vec<String> = embed.pooling.iter().map(ToString::to_string).collect();
         let more = embed.truncate_dim.map_or_else(String::new, |_| format!(" ({} on request)", embed.dim));
-        writeln!(f, "  embeddings  of {} values{more}, pooling {}", embed.default_dim(), pooling.join(", "))?;
+        let dim = embed.default_dim();
+        write!(f, "  embeddings  of {}{more}, pooling {}", counted(dim as u64, "value"), pooling.join(", "))?;
+        let remark =
+            if matches!(rerank, Some(Rerank::Cosine)) { "; rerank routes answer with their cosine" } else { "" };
+        writeln!(f, "{remark}")?;
     }
     match rerank {
-        Some(Rerank::Cosine) => writeln!(f, "  reranks     by cosine")?,
         Some(Rerank::Prompt(_)) => writeln!(f, "  reranks     with a prompt")?,
         Some(Rerank::Pair) => writeln!(f, "  reranks     pairs")?,
-        None => {}
+        Some(Rerank::Cosine) | None => {}
     }
     if let Some(classify) = classify {
-        writeln!(f, "  classifies  with {} labels", classify.labels.len())?;
+        writeln!(f, "  classifies  with {}", counted(classify.labels.len() as u64, "label"))?;
     }
     if let Some(classify) = classify_tokens {
-        writeln!(f, "  classifies  tokens, with {} labels", classify.labels.len())?;
+        writeln!(f, "  classifies  tokens, with {}", counted(classify.labels.len() as u64, "label"))?;
     }
     match prompts(capabilities).as_slice() {
         [] => Ok(()),
         names => writeln!(f, "  prompts     {}", listed(names.iter().copied())),
+    }
+}
+
+/// A number with its noun, in the plural unless it is 1.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A number in millions, thousands or as it is, so that a small one is not 0.
+fn rounded(number: u64) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..999_500 => format!("{:.0} thousand", number as f64 / 1e3),
+        _ => format!("{:.1} million", number as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_never_rounded_to_nothing() {
+        let text = [1, 999, 1_000, 53_400, 999_500, 22_713_216].map(rounded);
+        assert_eq!(text, ["1", "999", "1 thousand", "53 thousand", "1.0 million", "22.7 million"]);
+        assert_eq!([0, 1, 2].map(|number| counted(number, "label")), ["0 labels", "1 label", "2 labels"]);
     }
 }

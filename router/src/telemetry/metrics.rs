@@ -44,6 +44,7 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets(COUNTS)?
         .set_buckets_for_metric(Matcher::Suffix("duration".to_owned()), SECONDS)?
+        .set_buckets_for_metric(full("prefold_request_start_delay"), SECONDS)?
         .set_buckets_for_metric(full("te_radix_mlp_compression_ratio"), RATIOS)?
         .set_buckets_for_metric(full("prefold_request_tokenization_share"), RATIOS)?
         .install_recorder()?;

@@ -13,6 +13,9 @@ const TEXTS: usize = 16;
 /// Age at which a shared text is rendered again.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
+/// Beginning of the sample of the process's CPU time.
+const CPU_SECONDS: &str = "\nprocess_cpu_seconds_total ";
+
 /// Renders the metrics for each reader, but only once a second for all readers while [`TEXTS`] texts are unread.
 pub(crate) struct MetricsText {
     handle: PrometheusHandle,
@@ -53,8 +56,19 @@ impl MetricsText {
 
     fn render(&self) -> String {
         self.process.collect();
-        with_total_names(self.handle.render())
+        let text = self.handle.render();
+        with_total_names(match metrics_process::collector::collect().cpu_seconds_total {
+            Some(seconds) => with_cpu_seconds(text, seconds),
+            None => text,
+        })
     }
+}
+
+/// The text with the CPU time in fractions of a second; counters of the recorder are whole numbers.
+fn with_cpu_seconds(text: String, seconds: f64) -> String {
+    let Some(at) = text.find(CPU_SECONDS).map(|at| at + CPU_SECONDS.len()) else { return text };
+    let end = text[at..].find('\n').map_or(text.len(), |length| at + length);
+    format!("{}{seconds:.2}{}", &text[..at], &text[end..])
 }
 
 /// The text, followed by a copy of text-embeddings-inference's counters with names that end in `_total`, as Prometheus'
@@ -85,6 +99,14 @@ mod tests {
         let again = "# HELP te_a_total What te_a counts\n# TYPE te_a_total counter\nte_a_total{method=\"te_a\"} 1\n\
                      te_a_total 2\n\n";
         assert_eq!(with_total_names(text.to_owned()), format!("{text}{again}"));
+    }
+
+    #[test]
+    fn cpu_time_has_fractions_of_a_second() {
+        let text = "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 3\n\n# TYPE a gauge\na 3\n";
+        let expected = text.replace("total 3", "total 3.25");
+        assert_eq!(with_cpu_seconds(text.to_owned(), 3.25), expected);
+        assert_eq!(with_cpu_seconds("a 3\n".to_owned(), 3.25), "a 3\n");
     }
 
     #[test]

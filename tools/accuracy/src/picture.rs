@@ -64,7 +64,7 @@ fn of_errors(errors: &Errors) -> Chart {
     percentiles("absolute error", true, lines.into())
 }
 
-/// Memory and speed of both runs.
+/// Memory and speed of both runs, as bars: nothing lies between two types.
 fn of_costs(reference: &Cost, other: &Cost) -> Vec<Chart> {
     let names = [reference, other].into_iter().enumerate().map(|(at, cost)| (at as f64, cost.dtype.clone()));
     let x_labels: Vec<(f64, String)> = names.collect();
@@ -80,7 +80,8 @@ fn of_costs(reference: &Cost, other: &Cost) -> Vec<Chart> {
     ];
     memory.retain(|line| !line.points.is_empty());
     let speed = vec![line("speed", 0, |cost| Some(cost.tokens_per_s))];
-    let chart = |y_title: &str, lines| Chart { x_labels: x_labels.clone(), ..chart("", y_title, false, lines) };
+    let chart =
+        |y_title: &str, lines| Chart { x_labels: x_labels.clone(), bars: true, ..chart("", y_title, false, lines) };
     vec![chart("memory, MB", memory), chart("tokens/s", speed)]
 }
 
@@ -99,6 +100,7 @@ fn chart(x_title: &str, y_title: &str, log_y: bool, lines: Vec<Line>) -> Chart {
         x_title: x_title.to_owned(),
         y_title: y_title.to_owned(),
         x_labels: Vec::new(),
+        bars: false,
         log_x: false,
         log_y,
         lines,

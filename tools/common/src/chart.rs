@@ -1,4 +1,4 @@
-//! SVG line charts for all measuring tools of the project.
+//! SVG charts of lines or bars for all measuring tools of the project.
 
 use crate::text_width::{shorten, width};
 use std::fmt::Write;
@@ -28,10 +28,12 @@ const BOLD: f64 = 1.15;
 const MOST_LOG_TICKS: usize = 12;
 /// Maximum points of a line that are drawn as circles.
 const MOST_CIRCLES: usize = 50;
+/// Width of the bars around a label, as a fraction of the distance between labels.
+const BARS_WIDTH: f64 = 0.7;
 const COLOURS: [&str; 10] =
     ["#4269d0", "#d97706", "#3ca951", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#57534e", "#facc15", "#a3e635"];
 
-/// Lines with a common x axis.
+/// Lines, or groups of bars, with a common x axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     /// Title above the chart.
@@ -46,7 +48,9 @@ pub struct Chart {
     pub log_x: bool,
     /// Logarithmic y axis, which omits values that are not positive.
     pub log_y: bool,
-    /// Lines of the chart.
+    /// Bars from 0 instead of lines, for values at `x_labels` that have nothing in between.
+    pub bars: bool,
+    /// Lines of the chart, or bars of the same colour.
     pub lines: Vec<Line>,
 }
 
@@ -168,7 +172,10 @@ impl Chart {
         };
         let (mut x, y) = (axis(self.log_x, |point| point.0), axis(self.log_y, |point| point.1));
         if let (Some(first), Some(last)) = (self.x_labels.first(), self.x_labels.last()) {
-            x = Axis { low: first.0, high: last.0.max(first.0 + 1.0), log: false, ticks: Vec::new() };
+            // Bars stand around their labels.
+            let (low, high) =
+                if self.bars { (first.0 - 0.5, last.0 + 0.5) } else { (first.0, last.0.max(first.0 + 1.0)) };
+            x = Axis { low, high, log: false, ticks: Vec::new() };
         }
         (x, y)
     }
@@ -206,22 +213,55 @@ impl Chart {
         for (tick, label) in self.x_labels.iter().cloned().chain(numbers) {
             text(svg, (x(tick), bottom + 18.0), "middle", &label, 2.0 * (LEFT - MARGIN));
         }
+        let place = Place { x: &x, y: &y };
         for (i, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[line.colour % COLOURS.len()];
-            let dashes = if line.dashed { " stroke-dasharray='6 4'" } else { "" };
-            let points: Vec<_> = line.points.iter().filter(|point| self.has_place(point)).collect();
-            let path: Vec<String> = points.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
-            let stroke = format!("fill='none' stroke='{colour}' stroke-width='2'{dashes}");
-            let _ = writeln!(svg, "<polyline points='{}' {stroke}/>", path.join(" "));
-            // Points this close look like a thicker line.
-            for point in points.iter().filter(|_| points.len() <= MOST_CIRCLES) {
-                let _ = writeln!(svg, "<circle cx='{:.1}' cy='{:.1}' r='3' fill='{colour}'/>", x(point.0), y(point.1));
-            }
             let (sample, top) = (right + 16.0, TOP + LEGEND_LINE * i as f64);
-            let _ = writeln!(svg, "<path d='M{sample:.1} {top}h24' {stroke}/>");
+            if self.bars {
+                self.draw_bars(i, colour, &place, svg);
+                rectangle(svg, (sample, top - 5.0), (24.0, 10.0), colour);
+            } else {
+                let dashes = if line.dashed { " stroke-dasharray='6 4'" } else { "" };
+                let stroke = format!("fill='none' stroke='{colour}' stroke-width='2'{dashes}");
+                self.draw_line(line, colour, &stroke, &place, svg);
+                let _ = writeln!(svg, "<path d='M{sample:.1} {top}h24' {stroke}/>");
+            }
             text(svg, (right + BEFORE_NAME, top + 4.0), "start", &line.name, MOST_NAME);
         }
     }
+
+    fn draw_line(&self, line: &Line, colour: &str, stroke: &str, place: &Place<'_>, svg: &mut String) {
+        let points: Vec<_> = line.points.iter().filter(|point| self.has_place(point)).collect();
+        let at = |point: &(f64, f64)| ((place.x)(point.0), (place.y)(point.1));
+        let path: Vec<String> = points.iter().map(|point| at(point)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(svg, "<polyline points='{}' {stroke}/>", path.join(" "));
+        // Points this close look like a thicker line.
+        for (x, y) in points.iter().filter(|_| points.len() <= MOST_CIRCLES).map(|point| at(point)) {
+            let _ = writeln!(svg, "<circle cx='{x:.1}' cy='{y:.1}' r='3' fill='{colour}'/>");
+        }
+    }
+
+    /// The bars of a line, each with its value above it. Those of all lines are side by side around their label.
+    fn draw_bars(&self, number: usize, colour: &str, place: &Place<'_>, svg: &mut String) {
+        let width = BARS_WIDTH / self.lines.len() as f64;
+        for &(x, y) in self.lines[number].points.iter().filter(|point| self.has_place(point)) {
+            let begin = x - BARS_WIDTH / 2.0 + width * number as f64;
+            let (left, right) = ((place.x)(begin), (place.x)(begin + width));
+            let (top, bottom) = ((place.y)(y), (place.y)(0.0));
+            rectangle(svg, (left + 1.0, top), (right - left - 2.0, bottom - top), colour);
+            text(svg, ((left + right) / 2.0, top - 3.0), "middle", &three_digits(y), f64::INFINITY);
+        }
+    }
+}
+
+/// Where a chart draws a value on each axis.
+struct Place<'a> {
+    x: &'a dyn Fn(f64) -> f64,
+    y: &'a dyn Fn(f64) -> f64,
+}
+
+fn rectangle(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+    let _ = writeln!(svg, "<rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' fill='{colour}'/>");
 }
 
 fn axis_title(title: &str, log: bool) -> String {
@@ -245,6 +285,13 @@ fn number(value: f64) -> String {
     let digits = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
     let scale = 10f64.powf(6.0 - digits);
     format!("{}", (value * scale).round() / scale)
+}
+
+/// A number with three significant digits, whole from 100.
+fn three_digits(value: f64) -> String {
+    let digits = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+    let decimals = (2.0 - digits).max(0.0) as usize;
+    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]

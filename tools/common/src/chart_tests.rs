@@ -4,7 +4,8 @@ fn chart(points: Vec<(f64, f64)>, log_y: bool) -> Chart {
     let line = Line { name: "a < b & c".to_owned(), points, colour: 0, dashed: true };
     let text = String::new;
     let log_x = false;
-    Chart { title: text(), x_title: text(), y_title: text(), x_labels: Vec::new(), log_x, log_y, lines: vec![line] }
+    let (x_labels, bars) = (Vec::new(), false);
+    Chart { title: text(), x_title: text(), y_title: text(), x_labels, log_x, log_y, bars, lines: vec![line] }
 }
 
 #[test]
@@ -85,6 +86,29 @@ fn logarithmic_axes_are_named_and_have_room_for_their_labels() {
     assert_eq!(marked(&titles(false, true)), [false, true, true]);
     assert_eq!(Axis::logarithmic(1.0, 1e6).ticks, [0, 1, 2, 3, 4, 5, 6].map(|power| 10f64.powi(power)));
     assert_eq!(Axis::logarithmic(1.0, 100.0).ticks, [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+}
+
+#[test]
+fn bars_stand_side_by_side_around_their_labels_from_zero() {
+    let series = |points, colour| Line { name: "a".to_owned(), points, colour, dashed: false };
+    let x_labels = vec![(0.0, "float32".to_owned()), (1.0, "int8".to_owned())];
+    let lines = vec![series(vec![(0.0, 400.0), (1.0, 100.0)], 0), series(vec![(0.0, 200.0), (1.0, f64::NAN)], 1)];
+    let svg = svg(&[Chart { bars: true, x_labels, lines, ..chart(Vec::new(), false) }]);
+    assert!(!svg.contains("<polyline") && !svg.contains("<circle") && !svg.contains("NaN"), "{svg}");
+    let number = |element: &str, name: &str| attribute(element, name).parse::<f64>().unwrap();
+    let bars: Vec<[f64; 4]> = svg
+        .lines()
+        .filter(|line| line.starts_with("<rect x=") && !line.contains("height='10.0'"))
+        .map(|line| [" x", " y", "width", "height"].map(|name| number(line, name)))
+        .collect();
+    let [first, later, beside] = bars[..] else { panic!("{bars:?}") };
+    // All end at the axis, and heights are as the values.
+    assert!(bars.iter().all(|bar| (bar[1] + bar[3] - TOP - PLOT_HEIGHT).abs() < 0.2), "{bars:?}");
+    assert!((first[3] / later[3] - 4.0).abs() < 0.01 && (first[3] / beside[3] - 2.0).abs() < 0.01, "{bars:?}");
+    assert!(first[0] + first[2] <= beside[0] && beside[0] + beside[2] < later[0], "{bars:?}");
+    for (value, shown) in [(0.0, "0.00"), (1.234, "1.23"), (56.78, "56.8"), (999.6, "1000"), (12345.6, "12346")] {
+        assert_eq!(three_digits(value), shown);
+    }
 }
 
 /// Value of an attribute of an element.

@@ -94,7 +94,7 @@ impl Evidence<'_> {
             Task::ClassifyTokens => self.classify_tokens()?,
         };
         capabilities.warnings.extend(self.metadata.texts.warnings.iter().cloned());
-        capabilities.warnings.extend(self.doubt(task, has_score_head));
+        capabilities.warnings.extend(self.doubt(task, has_score_head)?);
         capabilities.warnings.extend(self.metadata.json.as_ref().and_then(config_json::kept_mask));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {

@@ -8,6 +8,7 @@ use crate::checkpoint::sentence_transformers::logit_score::score_tokens;
 use crate::checkpoint::sentence_transformers::module_list::ModuleList;
 use crate::checkpoint::tokenizer::tokenizer_json;
 use crate::error::LoadError;
+use crate::options::ModelSource;
 use crate::source::tokenizer_files::CHAT_TEMPLATE;
 use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
 use tokenizers::Tokenizer;
@@ -77,16 +78,9 @@ impl Evidence<'_> {
         if !is_asked || modules.logit_score.is_none() || self.files.is_remote() {
             return Ok(None);
         }
-        let file = self.files.read(CHAT_TEMPLATE)?;
-        let template = match file {
-            Some(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            None => {
-                let config = self.files.json(tokenizer_json::CONFIG)?;
-                config.and_then(|config| Some(config.get("chat_template")?.as_str()?.to_owned()))
-            }
-        };
+        let template = self.chat_template()?;
         let problem = match template {
-            Some(template) if QWEN3_PROMPT.iter().all(|part| template.contains(part)) => return Ok(None),
+            Some(template) if is_qwen3_reranker(&template) => return Ok(None),
             Some(_) => "is another one than Qwen3-Reranker's",
             None => "is missing, without which sentence-transformers joins query and document",
         };
@@ -94,6 +88,18 @@ impl Evidence<'_> {
             "the model's chat template {problem}; pairs have Qwen3-Reranker's prompt, so scores may be wrong: give --rerank-recipe with the \
              model's own prompt"
         )))
+    }
+
+    /// The chat template in a file of its own or in the tokenizer's configuration.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    fn chat_template(&self) -> Result<Option<String>, LoadError> {
+        if let Some(bytes) = self.files.read(CHAT_TEMPLATE)? {
+            return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        let config = self.files.json(tokenizer_json::CONFIG)?;
+        Ok(config.and_then(|config| Some(config.get("chat_template")?.as_str()?.to_owned())))
     }
 
     /// Checks that the model can answer a prompt.
@@ -174,22 +180,47 @@ impl Evidence<'_> {
     }
 
     /// A warning that scores may mean nothing, because neither files nor options state that the model was trained with the prompt in use.
-    pub(super) fn doubt(&self, task: Task, has_score_head: bool) -> Option<String> {
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn doubt(&self, task: Task, has_score_head: bool) -> Result<Option<String>, LoadError> {
         if task != Task::Rerank || has_score_head || self.options.rerank_recipe.is_some() {
-            return None;
+            return Ok(None);
         }
         let modules = ModuleList::read(self.files).unwrap_or_default();
         if self.metadata.gguf.pooling.is_some() || modules.pooling.is_some() {
             let problem = "--task rerank applies Qwen3-Reranker's prompt to an embedding model, which may not have been trained \
                            with it; without --task, rerank requests get the cosine of query and document";
-            return Some(problem.to_owned());
+            return Ok(Some(problem.to_owned()));
         }
-        let is_said = self.options.task.is_some() || modules.logit_score.is_some() || self.metadata.json.is_none();
-        (!is_said).then(|| {
+        let is_said = self.options.task.is_some()
+            || modules.logit_score.is_some()
+            || self.metadata.json.is_none()
+            || names_qwen3_reranker(&self.options.source)
+            || self.chat_template()?.is_some_and(|template| is_qwen3_reranker(&template));
+        Ok((!is_said).then(|| {
             "a Qwen3 language model without modules is assumed to be a Qwen3-Reranker; --task rerank confirms this; for another \
              reranker, give --rerank-recipe; for embeddings, --pooling"
                 .to_owned()
-        })
+        }))
+    }
+}
+
+/// `true` for a chat template that has Qwen3-Reranker's prompt.
+fn is_qwen3_reranker(template: &str) -> bool {
+    QWEN3_PROMPT.iter().all(|part| template.contains(part))
+}
+
+/// `true` if the id on the hub, the folder's own name, or that of the hub's folder in a cache has `Qwen3-Reranker` in it.
+fn names_qwen3_reranker(source: &ModelSource) -> bool {
+    let has_name = |name: &str| name.to_ascii_lowercase().contains("qwen3-reranker");
+    match source {
+        ModelSource::Hub(model) => has_name(&model.id),
+        ModelSource::Path(path) => {
+            let mut names = path.iter().filter_map(|name| name.to_str()).rev().enumerate();
+            names.any(|(depth, name)| (depth == 0 || name.starts_with("models--")) && has_name(name))
+        }
+        ModelSource::Embedded(_) => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{copy_of, open, options, read_json, write_json};
 use crate::check::{ModelCheck, Verdict, check_model};
 use crate::options::{LoadOptions, ModelSource};
+use crate::source::licence::Licence;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -184,4 +185,15 @@ fn weights_in_other_formats_are_named_where_there_are_no_others() {
         refused.contains("has no model.safetensors nor pytorch_model.bin, but onnx/model.onnx (ONNX)"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_licence_is_absent_only_from_a_card_that_was_read() {
+    let dir = bare("bert-mean-tiny");
+    assert_eq!(check(dir.path()).licence, Licence::Unread);
+    fs::write(dir.path().join("README.md"), "# A model\n").unwrap();
+    assert_eq!(check(dir.path()).licence, Licence::NotNamed);
+    fs::write(dir.path().join("README.md"), "---\nlicense: mit\n---\n").unwrap();
+    assert_eq!(check(dir.path()).licence, Licence::Named("mit".to_owned()));
+    assert_eq!(check(&dir.path().join("none")).licence, Licence::Unread);
 }

@@ -419,7 +419,7 @@ fn a_model_is_checked_by_the_headers_of_its_tensors() {
     let check = |hub: &Hub, cache: &Path| crate::check_model(&options(ModelSource::Hub(model(&hub.endpoint, cache))));
     let (hub, cache) = (Hub::start(repository("modernbert-tiny")), TempDir::new().unwrap());
     let found = check(&hub, cache.path());
-    assert_eq!((&found.verdict, found.licence.as_deref()), (&crate::Verdict::Runs, Some("apache-2.0")));
+    assert_eq!((&found.verdict, found.licence.name()), (&crate::Verdict::Runs, Some("apache-2.0")));
     let local = crate::check_model(&options(ModelSource::Path(fixture("modernbert-tiny")))).model.unwrap();
     let model = found.model.unwrap();
     assert_eq!((model.parameters, &model.memory), (local.parameters, &local.memory));

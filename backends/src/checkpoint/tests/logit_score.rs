@@ -145,3 +145,23 @@ fn another_chat_template_than_the_prompts_is_named() {
             .all(|it| !it.contains("chat template"))
     );
 }
+
+#[test]
+fn a_reranker_that_its_name_or_chat_template_states_has_no_warning() {
+    let warnings = |folder: &std::path::Path| open(folder).unwrap().capabilities.warnings.clone();
+    assert_eq!(warnings(&fixture("qwen3-reranker-tiny")), [""; 0]);
+    let dir = copy_of("qwen3-reranker-tiny");
+    let [assumed] = &warnings(dir.path())[..] else { panic!("the folder's name says nothing") };
+    assert!(assumed.contains("is assumed to be a Qwen3-Reranker"), "{assumed}");
+    // A snapshot in the hub's cache has the commit as its name.
+    let cached = dir.path().join("models--Qwen--Qwen3-Reranker-0.6B/snapshots/0123");
+    std::fs::create_dir_all(&cached).unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(dir.path().join(file), cached.join(file)).unwrap();
+    }
+    assert_eq!(warnings(&cached), [""; 0]);
+    let template = "Judge whether the Document meets the requirements based on the Query and the Instruct provided. \
+                    <Instruct>: a <Query>: b <Document>: c <think> </think>";
+    std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+    assert_eq!(warnings(dir.path()), [""; 0]);
+}

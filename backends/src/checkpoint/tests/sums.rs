@@ -132,7 +132,8 @@ fn what_a_model_card_and_prompts_say_stays_on_its_line() {
     let licence = format!("---\nlicense: \u{1b}[31m\u{202e}{}\n---\n", "x".repeat(1 << 20));
     fs::write(dir.path().join("README.md"), licence).unwrap();
     let mut named = options(ModelSource::Path(dir.path().to_owned()));
-    let licence = check_model(&named).licence.unwrap();
+    let found = check_model(&named).licence;
+    let licence = found.name().unwrap();
     assert!(licence.starts_with(r"\u{1b}[31m\u{202e}xx") && licence.len() < 250, "{licence}");
 
     let prompts: Map<String, Value> =

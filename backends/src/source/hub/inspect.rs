@@ -9,6 +9,7 @@ use crate::error::LoadError;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::{TensorFormat, lora, safetensors};
 use crate::options::HubModel;
+use crate::source::licence::Licence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(crate) struct Remote {
     /// Heads of the tensor files by folder, empty for the top. A folder is absent if its format has no header that can be read alone.
     pub(crate) heads: Arc<BTreeMap<String, Vec<Head>>>,
     /// The licence in the model card.
-    pub(crate) licence: Option<String>,
+    pub(crate) licence: Licence,
 }
 
 /// Downloads a model's small files, reads its tensor headers, and returns the files' folder and the facts. Without the hub, the folder is

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use crate::formats::lora;
+use crate::source::licence::Licence;
 use crate::source::names::check_inside;
 use reqwest::header::{CONTENT_LENGTH, ETAG, HeaderMap};
 use serde::Deserialize;
@@ -27,7 +28,7 @@ pub(super) struct Listing {
     pub(super) commit: String,
     pub(super) files: BTreeSet<String>,
     /// The licence in the model card.
-    pub(super) licence: Option<String>,
+    pub(super) licence: Licence,
     /// The list is the cached commit's; files outside it are not requested.
     pub(super) is_cached: bool,
 }
@@ -68,9 +69,9 @@ impl Listing {
         // A file whose name leads elsewhere does not belong to the model.
         let is_inside = |name: &String| check_inside(name).is_ok() && !name.contains(char::is_control);
         let files = names.into_iter().map(|file| file.rfilename).filter(is_inside).collect();
-        let licence = info.card.and_then(|card| match (card.license.0, card.license_name.0) {
-            (Some(licence), Some(name)) if licence == "other" => Some(name),
-            (licence, _) => licence,
+        let licence = info.card.map_or(Licence::Unread, |card| match (card.license.0, card.license_name.0) {
+            (Some(licence), Some(name)) if licence == "other" => Licence::Named(name),
+            (licence, _) => licence.map_or(Licence::NotNamed, Licence::Named),
         });
         match info.sha {
             // Checked because it becomes part of paths.
@@ -105,7 +106,7 @@ impl Listing {
                 }
             }
         }
-        Ok(Self { commit: commit.to_owned(), files, licence: None, is_cached: true })
+        Ok(Self { commit: commit.to_owned(), files, licence: Licence::Unread, is_cached: true })
     }
 
     /// Folders of the LoRA adapters of tasks, each with a slash at the end.

@@ -1,6 +1,8 @@
 //! The command line of `prefold bench`.
 
 use crate::command::queries_args::QueriesArgs;
+use crate::command::size_args::SizeArgs;
+use crate::command::values::{parse_rate, parse_seconds, parse_seconds_or_none};
 use crate::http::address;
 use crate::http::api::Api;
 use crate::http::client::{TargetConfig, bearer};
@@ -18,12 +20,8 @@ use std::time::Duration;
 
 /// Default duration of a run, in seconds, without --duration and --requests.
 const DURATION: f64 = 10.0;
-/// Maximum of a duration in seconds: a year.
-const MAX_SECONDS: f64 = 86_400.0 * 365.0;
 /// Maximum requests in flight per run: each has a connection, and an IP address has this many ports.
 const MAX_CONCURRENCY: i64 = 65_535;
-/// Maximum arrivals per second: more than a machine sends, and each waits in memory until it is sent.
-const MAX_RATE: f64 = 1e6;
 /// Default number of rounds of a mixed load. Two in opposite order cancel a drift of the machine.
 const ROUNDS: u32 = 2;
 
@@ -45,6 +43,8 @@ pub struct Bench {
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) size: SizeArgs,
     #[command(flatten)]
     pub(crate) queries: QueriesArgs,
     #[command(flatten)]
@@ -102,7 +102,8 @@ enum Encoding {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
-    /// Built-in workload of invented sentences. Default without --file and --random: instruction, for rankings rerank
+    /// Built-in workload of invented sentences. Default without --file and --random: instruction, for an encoder passages,
+    /// for rankings rerank
     #[arg(long, value_enum, conflicts_with_all = ["file", "random"])]
     workload: Option<Builtin>,
 
@@ -189,7 +190,7 @@ pub(crate) struct LoadArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Name of this series in plots. Default: the URL
+    /// Name of this series in plots. Default: the model and its type, or the URL
     #[arg(long)]
     pub(crate) label: Option<String>,
 
@@ -215,8 +216,8 @@ impl TargetArgs {
 }
 
 impl WorkloadArgs {
-    /// Source of the lines.
-    pub(crate) fn source(&self, api: Api, seed: u64) -> Result<Source> {
+    /// Source of the lines, for a model that shares prefixes or not.
+    pub(crate) fn source(&self, api: Api, shares_prefixes: Option<bool>, seed: u64) -> Result<Source> {
         if let Some(lines) = self.random {
             let words = self.words.map_or(RANDOM_WORDS, |words| words as usize);
             return Ok(Source::Random { lines: lines as usize, words, seed });
@@ -224,7 +225,7 @@ impl WorkloadArgs {
         if let Some(file) = &self.file {
             return Ok(Source::File(file.clone()));
         }
-        let workload = self.workload.unwrap_or(Builtin::of(api));
+        let workload = self.workload.unwrap_or(Builtin::of(api, shares_prefixes));
         ensure!(
             !api.ranks() || workload.has_queries(),
             "--workload {workload} has no queries to rank by: use --workload rerank or ms-marco"
@@ -233,13 +234,18 @@ impl WorkloadArgs {
     }
 
     /// Built-in workload, unless other texts are given.
-    fn builtin(&self, api: Api) -> Option<Builtin> {
+    fn builtin(&self, api: Api, shares_prefixes: Option<bool>) -> Option<Builtin> {
         let is_absent = self.file.is_none() && self.random.is_none();
-        is_absent.then(|| self.workload.unwrap_or(Builtin::of(api)))
+        is_absent.then(|| self.workload.unwrap_or(Builtin::of(api, shares_prefixes)))
     }
 
-    pub(crate) fn plan(&self, target: &TargetArgs, model: Option<String>) -> Result<Plan> {
-        let builtin = self.builtin(target.api);
+    pub(crate) fn plan(
+        &self,
+        target: &TargetArgs,
+        shares_prefixes: Option<bool>,
+        model: Option<String>,
+    ) -> Result<Plan> {
+        let builtin = self.builtin(target.api, shares_prefixes);
         let default_texts = builtin.and_then(|workload| workload.texts_per_request(target.api));
         Ok(Plan {
             api: target.api,
@@ -308,6 +314,11 @@ impl LoadArgs {
         Length { requests: self.requests, duration }
     }
 
+    /// Duration of a run of `--size-for`: the given one, or the default, but at least `least`.
+    pub(crate) fn size_duration(&self, least: Duration) -> Duration {
+        self.duration.unwrap_or_else(|| Duration::from_secs_f64(DURATION).max(least))
+    }
+
     /// Length of the warm-up, or `None` without one.
     pub(crate) fn warmup(&self) -> Option<Length> {
         match self.warmup_requests {
@@ -335,24 +346,6 @@ impl Load {
             Self::Open { rate, .. } => rate,
         }
     }
-}
-
-fn parse_rate(rate: &str) -> Result<f64> {
-    let rate: f64 = rate.parse()?;
-    ensure!(rate > 0.0 && rate <= MAX_RATE, "must be greater than 0, and {MAX_RATE} at most");
-    Ok(rate)
-}
-
-fn parse_seconds(seconds: &str) -> Result<Duration> {
-    let duration = parse_seconds_or_none(seconds)?;
-    ensure!(!duration.is_zero(), "must be greater than 0, and {MAX_SECONDS} at most");
-    Ok(duration)
-}
-
-fn parse_seconds_or_none(seconds: &str) -> Result<Duration> {
-    let seconds: f64 = seconds.parse()?;
-    ensure!((0.0..=MAX_SECONDS).contains(&seconds), "must be from 0 to {MAX_SECONDS}");
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]

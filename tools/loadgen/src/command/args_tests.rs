@@ -1,4 +1,5 @@
 use super::*;
+use crate::results::size::Goal;
 use clap::Parser;
 
 #[derive(Debug, Parser)]
@@ -24,7 +25,7 @@ fn defaults() {
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     assert_eq!(bench.load.length(), Length { requests: None, duration: seconds(10) });
     assert_eq!(bench.load.warmup(), Some(Length { requests: None, duration: seconds(2) }));
-    let plan = bench.workload.plan(&bench.target, None).unwrap();
+    let plan = bench.workload.plan(&bench.target, None, None).unwrap();
     assert_eq!((plan.api, plan.clients, plan.texts_per_request, plan.base64), (Api::Openai, 1, None, true));
     assert_eq!(plan.templates, [Template::new("{text}")]);
 }
@@ -33,8 +34,8 @@ fn defaults() {
 fn without_a_file_the_api_chooses_a_built_in_workload() {
     let source = |line: &str| {
         let bench = read(line).unwrap();
-        let plan = bench.workload.plan(&bench.target, None)?;
-        anyhow::Ok((bench.workload.source(plan.api, 5)?, plan.templates, plan.texts_per_request))
+        let plan = bench.workload.plan(&bench.target, None, None)?;
+        anyhow::Ok((bench.workload.source(plan.api, None, 5)?, plan.templates, plan.texts_per_request))
     };
     let preset = |name: &str| vec![crate::workload::presets::preset(name).unwrap()];
     let builtin = |workload| Source::Builtin { workload, seed: 5 };
@@ -69,10 +70,10 @@ fn several_loads_are_several_runs() {
 #[test]
 fn templates_come_from_everywhere() {
     let bench = read(r"--file f --template a\n{text} --preset text --clients 3").unwrap();
-    let plan = bench.workload.plan(&bench.target, None).unwrap();
+    let plan = bench.workload.plan(&bench.target, None, None).unwrap();
     assert_eq!(plan.templates, [Template::new("a\n{text}"), Template::new("{text}")]);
     let bench = read("--file f --template a --template b").unwrap();
-    let error = bench.workload.plan(&bench.target, None).unwrap_err();
+    let error = bench.workload.plan(&bench.target, None, None).unwrap_err();
     assert!(error.to_string().contains("2 templates exceed --clients 1"), "{error}");
 }
 
@@ -83,10 +84,10 @@ fn both_loads_together_are_a_mixed_load() {
     assert_eq!(bench.load.queries().unwrap(), Some(Load::Open { rate: 2.0, seed: 3 }));
     assert_eq!(bench.load.rounds(), 2);
     assert_eq!(
-        bench.workload.source(Api::Openai, 3).unwrap(),
+        bench.workload.source(Api::Openai, None, 3).unwrap(),
         Source::Random { lines: 50, words: RANDOM_WORDS, seed: 3 }
     );
-    let plan = bench.workload.plan(&bench.target, Some("m".to_owned())).unwrap();
+    let plan = bench.workload.plan(&bench.target, None, Some("m".to_owned())).unwrap();
     assert_eq!((plan.texts_per_request, plan.priority), (Some(400), Some(7)));
     // Queries are like the bulk, except for their texts and priority.
     let queries = bench.queries.plan(&plan);
@@ -109,7 +110,7 @@ fn queries_of_a_mixed_load_have_flags_of_their_own() {
     )
     .unwrap();
     assert_eq!(bench.load.rounds(), 5);
-    let plan = bench.queries.plan(&bench.workload.plan(&bench.target, None).unwrap());
+    let plan = bench.queries.plan(&bench.workload.plan(&bench.target, None, None).unwrap());
     assert_eq!((plan.api, plan.texts_per_request, plan.priority), (Api::Rerank, Some(20), Some(-1)));
     assert_eq!(plan.templates, [Template::new("q:{text}")]);
     assert_eq!(bench.queries.source(&plan, 1), Source::Random { lines: 2000, words: RANDOM_WORDS, seed: !1 });
@@ -119,7 +120,7 @@ fn queries_of_a_mixed_load_have_flags_of_their_own() {
         (Api::Rerank, None, "Bearer b")
     );
     let bench = read("--file f --rate 1 --concurrency 2 --queries-file q.txt --queries-path /q").unwrap();
-    let plan = bench.queries.plan(&bench.workload.plan(&bench.target, None).unwrap());
+    let plan = bench.queries.plan(&bench.workload.plan(&bench.target, None, None).unwrap());
     assert_eq!(bench.queries.source(&plan, 1), Source::File("q.txt".into()));
     assert_eq!(bench.queries.target(bench.target.config()).path.as_deref(), Some("/q"));
 }
@@ -241,5 +242,22 @@ fn extreme_numbers_are_taken_or_refused_with_their_limit() {
     ] {
         let error = read(line).unwrap_err().to_string();
         assert!(error.contains(words), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_size_needs_a_rate_and_a_latency() {
+    let bench = read("--size-for 500 --p99 2.5").unwrap();
+    assert_eq!(bench.size.goal(), Some(Goal { rate: 500.0, p99_ms: 2.5 }));
+    assert_eq!(read("--rate 5").unwrap().size.goal(), None);
+    let seconds = Duration::from_secs;
+    assert_eq!(bench.load.size_duration(seconds(1)), seconds(10));
+    assert_eq!(bench.load.size_duration(seconds(30)), seconds(30));
+    let short = read("--size-for 500 --p99 2.5 --duration 3").unwrap();
+    assert_eq!(short.load.size_duration(seconds(30)), seconds(3));
+    for line in
+        ["--size-for 5", "--p99 5", "--size-for 0 --p99 5", "--size-for 5 --p99 0", "--size-for 5 --p99 5 --rate 2"]
+    {
+        assert!(read(line).is_err(), "{line}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::command::args::{Bench, Other};
 use crate::command::measure::Measurement;
 use crate::http::client::Target;
+use crate::http::info::ServerInfo;
 use crate::load::run::{Driver, Load, Stream};
 use crate::results::mixed;
 use crate::results::plot;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Exit status that shells expect after Ctrl-C.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 impl Bench {
     /// Runs the command to its end. Succeeds if every run had a successful response.
@@ -42,6 +43,9 @@ impl Bench {
             println!("{}", report::header(&report.mode));
         }
         let mut stop = std::pin::pin!(interrupt());
+        if let Some(goal) = self.size.goal() {
+            return self.size_for(goal, report, bulk, stop).await;
+        }
         let mut interrupted = false;
         for load in self.load.loads() {
             let measurement = self.measurement(Stream { driver: bulk.clone(), load }, queries.as_ref());
@@ -77,20 +81,29 @@ impl Bench {
             Some(model) => Some(model.clone()),
             None => target.first_model().await,
         };
-        let plan = self.workload.plan(&self.target, model.clone())?;
-        let source = self.workload.source(plan.api, self.load.seed)?;
+        let ServerInfo { model: served, dtype, shares_prefixes } = target.info().await;
+        let plan = self.workload.plan(&self.target, shares_prefixes, model.clone())?;
+        let source = self.workload.source(plan.api, shares_prefixes, self.load.seed)?;
         let workload = Workload::from_source(&source, &plan)?;
         let queries = queries.map(|load| self.prepare_queries(load, &plan)).transpose()?;
         let mode = match (&queries, self.load.loads().first()) {
             (Some(_), _) => "mixed",
+            _ if self.size.goal().is_some() => "rate",
             (None, load) => load.map_or("", |load| load.mode()),
         };
         let (described, queries) = queries.unzip();
+        let model = model.or(served);
         let report = Report {
-            label: self.output.label.clone().unwrap_or_else(|| target.url().to_owned()),
+            label: self
+                .output
+                .label
+                .clone()
+                .unwrap_or_else(|| ServerInfo::label(model.as_deref(), dtype.as_deref(), target.url())),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             url: target.url().to_owned(),
             model,
+            dtype,
+            shares_prefixes,
             file: source.to_string(),
             clients: plan.clients,
             texts_per_request: plan.texts_per_request,
@@ -99,6 +112,7 @@ impl Bench {
             seed: self.load.seed,
             priority: plan.priority,
             queries: described,
+            size: None,
             runs: Vec::new(),
         };
         Ok((report, Driver::new(target, workload), queries))
@@ -128,7 +142,7 @@ impl Bench {
         }
     }
 
-    fn write(&self, report: &Report) -> Result<()> {
+    pub(super) fn write(&self, report: &Report) -> Result<()> {
         if let Some(path) = &self.output.json {
             report.write(path)?;
         }
@@ -139,7 +153,7 @@ impl Bench {
     }
 
     /// Writes the runs so far, so that they survive if the command is killed. A pipe or device gets only the final report.
-    fn write_finished_runs(&self, report: &Report) -> Result<()> {
+    pub(super) fn write_finished_runs(&self, report: &Report) -> Result<()> {
         match &self.output.json {
             Some(path) if std::fs::metadata(path).map_or(true, |file| file.is_file()) => report.write(path),
             _ => Ok(()),
@@ -163,7 +177,8 @@ fn title(report: &Report) -> Vec<String> {
         1 => String::new(),
         clients => format!(" of {clients} clients"),
     };
-    let model = report.model.as_ref().map_or(String::new(), |model| format!(", model {model}"));
+    let dtype = report.dtype.as_ref().map_or(String::new(), |dtype| format!(" ({dtype})"));
+    let model = report.model.as_ref().map_or(String::new(), |model| format!(", model {model}{dtype}"));
     let mut lines =
         vec![format!("POST {url}{model}"), format!("{}{clients} from {file}", requests(report.different_requests))];
     lines.extend(report.queries.as_ref().map(|queries| {

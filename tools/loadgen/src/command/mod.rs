@@ -4,3 +4,7 @@ pub(crate) mod args;
 pub(crate) mod bench;
 pub(crate) mod measure;
 pub(crate) mod queries_args;
+pub(crate) mod search;
+pub(crate) mod size;
+pub(crate) mod size_args;
+pub(crate) mod values;

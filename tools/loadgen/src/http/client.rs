@@ -1,6 +1,7 @@
 //! HTTP client: sends one request and classifies its result.
 
 use crate::http::api::Api;
+use crate::http::info::ServerInfo;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -142,6 +143,11 @@ impl Target {
     pub(crate) async fn first_model(&self) -> Option<String> {
         let list: Value = serde_json::from_slice(&self.get("/v1/models").await?).ok()?;
         list["data"][0]["id"].as_str().map(str::to_owned)
+    }
+
+    /// Facts from the server's `/info`.
+    pub(crate) async fn info(&self) -> ServerInfo {
+        self.get("/info").await.map(|body| ServerInfo::parse(&body)).unwrap_or_default()
     }
 
     /// Text of the server's metrics, if it exports any.

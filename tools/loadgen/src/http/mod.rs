@@ -4,5 +4,6 @@ pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod api;
 pub(crate) mod client;
+pub(crate) mod info;
 #[cfg(test)]
 pub(crate) mod test_server;

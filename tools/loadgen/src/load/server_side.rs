@@ -19,8 +19,10 @@ const INFERENCE: &str = "te_request_inference_duration_sum";
 const PLANNING: &str = "prefold_planning_duration_sum";
 const BATCH_INFERENCE: &str = "prefold_batch_inference_duration_sum";
 const IDLE: &str = "prefold_backend_idle_duration_sum";
+/// Name of the metric that sums seconds of the process on all cores.
+const CPU: &str = "process_cpu_seconds_total";
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     BATCHES,
     SEQUENCES,
     TOKENS,
@@ -33,6 +35,7 @@ const NAMES: [&str; 12] = [
     PLANNING,
     BATCH_INFERENCE,
     IDLE,
+    CPU,
 ];
 
 /// Monotonic sums in the order of [`NAMES`]; absent if the server does not have the metric, or not yet.
@@ -58,6 +61,9 @@ pub(crate) struct ServerSide {
     pub(crate) request_ms: Option<RequestTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_ms: Option<BatchTime>,
+    /// CPU time of the server's process, summed over cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_s: Option<f64>,
 }
 
 /// Time breakdown of a request in the server: means over requests, in milliseconds.
@@ -148,6 +154,7 @@ impl ServerSide {
                 compaction_ratio: run.ratio(UNIQUE_TOKENS, TOKENS),
                 request_ms: run.request_ms(),
                 batch_ms: run.batch_ms(),
+                cpu_s: run.get(CPU),
             });
         }
         let (tokens, unique) = record.folded?;
@@ -159,12 +166,19 @@ impl ServerSide {
             compaction_ratio: (tokens > 0).then(|| unique as f64 / tokens as f64),
             request_ms: None,
             batch_ms: None,
+            cpu_s: None,
         })
     }
 
     /// Mean time of a batch's forward pass, in milliseconds.
     pub(crate) fn pass_ms(&self) -> Option<f64> {
         self.batch_ms.map(|batch| batch.inference).filter(|ms| *ms > 0.0)
+    }
+
+    /// Fraction of the time in which the backend computed instead of waiting for a batch.
+    pub(crate) fn busy(&self) -> Option<f64> {
+        let BatchTime { inference, idle, .. } = self.batch_ms?;
+        (inference + idle > 0.0).then(|| inference / (inference + idle))
     }
 
     /// Remarks from the metrics, in addition to the ratio.

@@ -1,5 +1,6 @@
 //! `prefold bench plot`: several results in one chart.
 
+use crate::http::info::ServerInfo;
 use crate::results::report::{LoadPart, Report, RunReport};
 use anyhow::{Result, bail};
 use prefold_tools::chart::{self, Chart, Line};
@@ -42,11 +43,12 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
         let Report { label, mode, .. } = first;
         bail!("{label} has load by {mode} and {} by {}: no common axis", other.label, other.mode);
     }
-    let mut series: Vec<(&str, Vec<&RunReport>)> = Vec::new();
+    let mut series: Vec<Series<'_>> = Vec::new();
     for report in reports {
-        match series.iter_mut().find(|(label, _)| *label == report.label) {
+        let name = series_name(report, reports);
+        match series.iter_mut().find(|(label, _)| *label == name) {
             Some((_, runs)) => runs.extend(&report.runs),
-            None => series.push((&report.label, report.runs.iter().collect())),
+            None => series.push((name, report.runs.iter().collect())),
         }
     }
     series.iter_mut().for_each(|(_, runs)| runs.sort_by(|a, b| a.load.total_cmp(&b.load)));
@@ -58,8 +60,16 @@ fn charts(reports: &[Report], title: &str) -> Result<Vec<Chart>> {
     }
 }
 
-/// Results of each label, in the order of loads.
-type Series<'a> = [(&'a str, Vec<&'a RunReport>)];
+/// A label and its results, in the order of loads.
+type Series<'a> = (String, Vec<&'a RunReport>);
+
+/// Label of a report, with the URL if another server has the same model and type and neither was given a label.
+fn series_name(report: &Report, reports: &[Report]) -> String {
+    let Report { label, url, model, dtype, .. } = report;
+    let is_default = *label == ServerInfo::label(model.as_deref(), dtype.as_deref(), url);
+    let is_shared = reports.iter().any(|other| other.label == *label && other.url != *url);
+    if is_default && is_shared { format!("{label}, {url}") } else { label.clone() }
+}
 
 fn chart(title: &str, x_title: &str, y_title: &str) -> Chart {
     Chart {
@@ -67,6 +77,7 @@ fn chart(title: &str, x_title: &str, y_title: &str) -> Chart {
         x_title: x_title.to_owned(),
         y_title: y_title.to_owned(),
         x_labels: Vec::new(),
+        bars: false,
         log_x: false,
         log_y: false,
         lines: Vec::new(),
@@ -74,7 +85,7 @@ fn chart(title: &str, x_title: &str, y_title: &str) -> Chart {
 }
 
 /// Throughput and latency against load.
-fn loads(series: &Series<'_>, title: &str, x_title: &str) -> Vec<Chart> {
+fn loads(series: &[Series<'_>], title: &str, x_title: &str) -> Vec<Chart> {
     let mut throughput = chart(title, x_title, "texts/s");
     let mut latency = Chart { log_y: true, ..chart("", x_title, "latency, ms") };
     for (colour, (label, runs)) in series.iter().enumerate() {
@@ -84,7 +95,7 @@ fn loads(series: &Series<'_>, title: &str, x_title: &str) -> Vec<Chart> {
             colour,
             dashed,
         };
-        throughput.lines.push(line((*label).to_owned(), false, |run| run.texts_per_s));
+        throughput.lines.push(line(label.clone(), false, |run| run.texts_per_s));
         latency.lines.push(line(format!("{label}, p50"), false, |run| run.latency_ms.p50));
         latency.lines.push(line(format!("{label}, p99"), true, |run| run.latency_ms.p99));
     }
@@ -93,7 +104,7 @@ fn loads(series: &Series<'_>, title: &str, x_title: &str) -> Vec<Chart> {
 
 /// Distribution of the queries' latency for each number of bulk clients, and the throughput of the bulk. Measurements
 /// of one alone are dashed.
-fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
+fn mixed(series: &[Series<'_>], title: &str) -> Vec<Chart> {
     let mut clients: Vec<f64> = series.iter().flat_map(|(_, runs)| runs.iter().map(|run| run.load)).collect();
     clients.sort_by(f64::total_cmp);
     clients.dedup();
@@ -113,7 +124,7 @@ fn mixed(series: &Series<'_>, title: &str) -> Vec<Chart> {
 }
 
 /// Cumulative distribution of the queries' latency, alone and together with the bulk.
-fn latencies(series: &Series<'_>, title: &str, clients: f64) -> Chart {
+fn latencies(series: &[Series<'_>], title: &str, clients: f64) -> Chart {
     let title = format!("{title}: queries with {}", count(clients as u64, "bulk client"));
     let mut chart = Chart { log_x: true, ..chart(&title, "latency, ms", "% of the queries") };
     for (colour, (label, runs)) in series.iter().enumerate() {
@@ -161,6 +172,22 @@ mod tests {
         let names: Vec<_> = charts[1].lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["a, p50", "a, p99", "b, p50", "b, p99"]);
         assert_eq!(charts[1].lines[1].points, [(1.0, 4.0), (4.0, 16.0)]);
+    }
+
+    #[test]
+    fn two_servers_of_one_model_are_two_lines() {
+        let of = |url: &str, load: f64, label: &str| Report {
+            url: url.to_owned(),
+            model: Some("m".to_owned()),
+            dtype: Some("int8".to_owned()),
+            ..report(label, "rate", &[load])
+        };
+        let names = |reports: &[Report]| -> Vec<String> {
+            charts(reports, "t").unwrap()[0].lines.iter().map(|line| line.name.clone()).collect()
+        };
+        assert_eq!(names(&[of("a", 1.0, "m, int8"), of("b", 1.0, "m, int8")]), ["m, int8, a", "m, int8, b"]);
+        assert_eq!(names(&[of("a", 1.0, "m, int8"), of("a", 2.0, "m, int8")]), ["m, int8"]);
+        assert_eq!(names(&[of("a", 1.0, "own"), of("b", 2.0, "own")]), ["own"]);
     }
 
     #[test]

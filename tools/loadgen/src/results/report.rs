@@ -3,6 +3,7 @@
 use crate::load::record::{Interval, Record};
 use crate::load::run::{Finished, Load};
 use crate::load::server_side::ServerSide;
+use crate::results::size::Size;
 use anyhow::{Context, Result};
 use prefold_tools::plural::count;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,12 @@ pub(crate) struct Report {
     pub(crate) version: String,
     pub(crate) url: String,
     pub(crate) model: Option<String>,
+    /// Type of the model's weights, if the server states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dtype: Option<String>,
+    /// Whether the model computes a shared prefix once, if the server states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shares_prefixes: Option<bool>,
     /// File, or description of the random texts.
     pub(crate) file: String,
     pub(crate) clients: usize,
@@ -37,6 +44,9 @@ pub(crate) struct Report {
     /// Queries of a mixed load; the fields above describe the bulk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queries: Option<QueriesReport>,
+    /// Result of `--size-for`, whose runs are the rates that were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<Size>,
     /// One run per load, in the order of the command line; for a mixed load one per [`LoadPart`].
     pub(crate) runs: Vec<RunReport>,
 }

@@ -6,6 +6,9 @@ use prefold_tools::plural::count;
 /// N'/N above which almost nothing was shared.
 const HARDLY: f64 = 0.95;
 
+/// Fraction of the time from which a server counts as busy.
+const BUSY: f64 = 0.8;
+
 /// Everything that is printed below the tables; nothing without a run.
 pub(crate) fn lines(report: &Report) -> Vec<String> {
     if report.runs.is_empty() {
@@ -15,8 +18,13 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         "mixed" => (mixed_columns(), beside_bulk(&report.runs)),
         mode => (columns(mode), throughput(&report.runs, mode).into_iter().collect()),
     };
-    meaning.extend(ratio_column(&report.runs));
-    shown.extend(sharing(report));
+    if report.shares_prefixes == Some(false) {
+        meaning.extend(equal_texts_column(&report.runs));
+        shown.extend(use_of_the_server(report));
+    } else {
+        meaning.extend(ratio_column(&report.runs));
+        shown.extend(sharing(report));
+    }
     shown.extend(failures(&report.runs));
     shown.extend(repeats(report));
     let blank = || std::iter::once(String::new());
@@ -50,6 +58,15 @@ fn ratio_column(runs: &[RunReport]) -> Option<String> {
     Some(format!(
         "N'/N: fraction of the tokens that the server computed; the rest repeats the beginning of another text of the {scope}."
     ))
+}
+
+/// The column of the ratio for a model that shares no prefixes.
+fn equal_texts_column(runs: &[RunReport]) -> Option<String> {
+    let has_ratio = |run: &RunReport| run.server.as_ref().is_some_and(|server| server.compaction_ratio.is_some());
+    runs.iter().any(has_ratio).then(|| {
+        "N'/N: 1 unless texts of a batch are equal, because this model is an encoder and shares no beginnings of texts."
+            .to_owned()
+    })
 }
 
 /// Load of a run in words.
@@ -115,6 +132,36 @@ fn sharing(report: &Report) -> Option<String> {
     };
     Some(format!(
         "{when} {saved:.1}% of the tokens needed no computation, since other texts of the batch begin with them too."
+    ))
+}
+
+/// Advice for a model whose texts share nothing: how much of the time it computed under the highest load, and what gives more.
+fn use_of_the_server(report: &Report) -> Option<String> {
+    let is_whole = |run: &&RunReport| matches!(run.part, None | Some(LoadPart::BulkBesideQueries));
+    let run = report.runs.iter().filter(is_whole).max_by(|a, b| a.load.total_cmp(&b.load))?;
+    let busy = run.server.as_ref()?.busy()?;
+    let when = match report.mode.as_str() {
+        "mixed" => format!("With {}", count(run.load as u64, "bulk client")),
+        mode => format!("With {}", load(mode, run.load)),
+    };
+    let percent = 100.0 * busy;
+    if busy < BUSY {
+        return Some(format!(
+            "{when} the model computed {percent:.0}% of the time: more texts per request (--texts 32) or more requests in flight\n\
+             (--concurrency 16) use the rest."
+        ));
+    }
+    let smaller = match report.dtype.as_deref() {
+        Some("float32") => {
+            ", or a smaller type (--dtype bfloat16 or int8; `prefold accuracy` measures its effect on answers and speed)"
+        }
+        Some("bfloat16" | "float16") => {
+            ", or a smaller type (--dtype int8; `prefold accuracy` measures its effect on answers and speed)"
+        }
+        _ => "",
+    };
+    Some(format!(
+        "{when} the model computed {percent:.0}% of the time: more throughput takes more cores or servers{smaller}."
     ))
 }
 

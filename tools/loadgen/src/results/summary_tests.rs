@@ -86,3 +86,33 @@ fn queries_are_compared_with_and_without_the_bulk() {
     assert!(text.contains(words), "{text}");
     assert!(text.contains("With 1 bulk client 10.0% of the tokens"), "{text}");
 }
+
+#[test]
+fn an_encoder_gets_advice_about_its_time_instead_of_sharing() {
+    let encoder = |inference: f64, dtype: &str| {
+        let mut report = report("concurrency", &[(1.0, 1.0, 1.0, 1.0), (8.0, 1.0, 1.0, 1.0)]);
+        (report.shares_prefixes, report.dtype) = (Some(false), Some(dtype.to_owned()));
+        for run in &mut report.runs {
+            let server = json!({
+                "source": "metrics", "compaction_ratio": 1.0,
+                "batch_ms": { "planning": 0.0, "inference": inference, "idle": 10.0 - inference }
+            });
+            run.server = serde_json::from_value(server).unwrap();
+        }
+        text(&report)
+    };
+    let idle = encoder(4.0, "float32");
+    assert!(
+        idle.contains("With 8 requests in flight the model computed 40% of the time: more texts per request"),
+        "{idle}"
+    );
+    assert!(idle.contains("N'/N: 1 unless texts of a batch are equal") && !idle.contains("Hardly anything"), "{idle}");
+    for (dtype, advice) in [
+        ("float32", "cores or servers, or a smaller type (--dtype bfloat16 or int8;"),
+        ("bfloat16", "cores or servers, or a smaller type (--dtype int8;"),
+        ("int8", "takes more cores or servers."),
+    ] {
+        let busy = encoder(9.0, dtype);
+        assert!(busy.contains("computed 90% of the time: more throughput") && busy.contains(advice), "{busy}");
+    }
+}

@@ -35,6 +35,8 @@ pub(crate) enum Builtin {
     Rerank,
     /// Texts of 1 to 16 sentences that share nothing, and as many shorter ones after one of three instructions
     Mixed,
+    /// Passages of 1 to 6 sentences that share nothing; default for embeddings of an encoder
+    Passages,
     /// Queries with 6 to 10 passages each, of MS MARCO's lengths, in the reranker's template, 64 texts per request; also
     /// for rankings
     MsMarco,
@@ -53,15 +55,20 @@ impl fmt::Display for Builtin {
             Self::Instruction => "instruction",
             Self::Rerank => "rerank",
             Self::Mixed => "mixed",
+            Self::Passages => "passages",
             Self::MsMarco => "ms-marco",
         })
     }
 }
 
 impl Builtin {
-    /// The default workload of an API.
-    pub(crate) fn of(api: Api) -> Self {
-        if api.ranks() { Self::Rerank } else { Self::Instruction }
+    /// The default workload of an API, for a model that shares prefixes or not. Without this fact it is a decoder's.
+    pub(crate) fn of(api: Api, shares_prefixes: Option<bool>) -> Self {
+        match shares_prefixes {
+            _ if api.ranks() => Self::Rerank,
+            Some(false) => Self::Passages,
+            Some(true) | None => Self::Instruction,
+        }
     }
 
     /// Preset of the template of each text.
@@ -70,7 +77,7 @@ impl Builtin {
             _ if api.ranks() => "text",
             Self::Instruction => "qwen3-embedding",
             Self::Rerank => "chat-embedding",
-            Self::Mixed => "text",
+            Self::Mixed | Self::Passages => "text",
             Self::MsMarco => "qwen3-reranker",
         }
     }
@@ -85,7 +92,7 @@ impl Builtin {
         match self {
             _ if api.ranks() => None,
             Self::MsMarco => Some(MS_MARCO_TEXTS),
-            Self::Instruction | Self::Rerank | Self::Mixed => Some(TEXTS),
+            Self::Instruction | Self::Rerank | Self::Mixed | Self::Passages => Some(TEXTS),
         }
     }
 
@@ -95,12 +102,10 @@ impl Builtin {
         match self {
             Self::Instruction => single(distinct(REQUESTS * TEXTS, || sentences.question())),
             Self::Mixed => single(distinct(REQUESTS * TEXTS, || mixed(&mut sentences))),
+            Self::Passages => single(distinct(REQUESTS * TEXTS, || document(&mut sentences))),
             Self::Rerank => {
                 let queries = distinct(REQUESTS, || sentences.question());
-                let documents = distinct(REQUESTS * TEXTS, || {
-                    let length = sentences.number(MOST_DOCUMENT_SENTENCES);
-                    sentences.text(length)
-                });
+                let documents = distinct(REQUESTS * TEXTS, || document(&mut sentences));
                 let documents = documents.chunks(TEXTS).map(<[String]>::to_vec);
                 with_queries(queries.into_iter().zip(documents))
             }
@@ -122,6 +127,11 @@ fn distinct(count: usize, make: impl FnMut() -> String) -> Vec<String> {
     std::iter::repeat_with(make).filter(|text| seen.insert(text.clone())).take(count).collect()
 }
 
+fn document(sentences: &mut Sentences) -> String {
+    let length = sentences.number(MOST_DOCUMENT_SENTENCES);
+    sentences.text(length)
+}
+
 fn mixed(sentences: &mut Sentences) -> String {
     let [longest, longest_instructed] = MOST_SENTENCES;
     if sentences.number(2) == 1 {
@@ -136,7 +146,8 @@ fn mixed(sentences: &mut Sentences) -> String {
 mod tests {
     use super::*;
 
-    const ALL: [Builtin; 4] = [Builtin::Instruction, Builtin::Rerank, Builtin::Mixed, Builtin::MsMarco];
+    const ALL: [Builtin; 5] =
+        [Builtin::Instruction, Builtin::Rerank, Builtin::Mixed, Builtin::Passages, Builtin::MsMarco];
 
     #[test]
     fn texts_are_distinct_and_determined_by_the_seed() {
@@ -175,6 +186,22 @@ mod tests {
         for instruction in INSTRUCTIONS {
             assert!(shared.iter().filter(|text| text.starts_with(instruction)).count() > shared.len() / 4);
         }
+    }
+
+    #[test]
+    fn an_encoder_gets_passages_without_an_instruction() {
+        for (api, shares_prefixes, expected) in [
+            (Api::Openai, Some(true), Builtin::Instruction),
+            (Api::Openai, None, Builtin::Instruction),
+            (Api::Embed, Some(false), Builtin::Passages),
+            (Api::Rerank, Some(false), Builtin::Rerank),
+        ] {
+            assert_eq!(Builtin::of(api, shares_prefixes), expected);
+        }
+        let groups = Builtin::Passages.groups(1);
+        let begins: HashSet<&str> = groups.iter().filter_map(|group| group.texts[0].get(..24)).collect();
+        assert!(begins.len() > 100, "{} beginnings", begins.len());
+        assert_eq!(Builtin::Passages.preset(Api::Openai), "text");
     }
 
     #[test]
