@@ -81,7 +81,9 @@ pub(crate) enum ApiError {
     #[error("the request body did not arrive within {} s (--client-timeout)", .0.as_secs_f32())]
     Slow(Duration),
     /// The API key is missing or wrong.
-    #[error("the API key is missing or wrong: send `Authorization: Bearer <API_KEY>`")]
+    #[error(
+        "the API key is missing or wrong: send `Authorization: Bearer <API_KEY>`, or the key in `api-key` or `x-api-key`"
+    )]
     Unauthorized,
     /// There is no such route.
     #[error("there is no route `{0}`")]
@@ -215,7 +217,9 @@ impl ApiError {
         match self {
             Self::Engine(error) => match error {
                 Error::Empty { .. } => ErrorClass::client(StatusCode::BAD_REQUEST, "Empty"),
-                Error::Validation { .. } | Error::NotCapable { .. } => ErrorClass::client(unprocessable, "Validation"),
+                Error::Validation { .. } | Error::ForeignIds { .. } | Error::NotCapable { .. } => {
+                    ErrorClass::client(unprocessable, "Validation")
+                }
                 Error::TooLong { .. } => {
                     ErrorClass { code: Some("context_length_exceeded"), ..ErrorClass::client(too_large, "Validation") }
                 }
@@ -270,6 +274,7 @@ impl ApiError {
                 Error::Empty { field, .. }
                 | Error::Validation { field, .. }
                 | Error::TooLong { field, .. }
+                | Error::ForeignIds { field, .. }
                 | Error::Tokenization { field, .. }
                 | Error::BatchTooLarge { field, .. },
             ) => Some(field),
@@ -348,6 +353,11 @@ fn advice(error: &Error) -> String {
             }
         }
         Error::BatchTooLarge { .. } => format!(" ({} times --max-client-batch-size)", EngineConfig::MAX_CHUNKS),
+        Error::ForeignIds { .. } => {
+            "; send texts, or ids of the served model's tokenizer. LangChain's OpenAIEmbeddings must have \
+                                     check_embedding_ctx_length=False, or it sends ids of OpenAI's (--token-ids)"
+                .to_owned()
+        }
         Error::Backend(BackendError::NotFinite { dtype, .. }) if *dtype != "float32" => " (--dtype float32)".to_owned(),
         Error::Empty { .. }
         | Error::Validation { .. }
@@ -370,6 +380,29 @@ pub(crate) fn routes_of(task: Task) -> &'static [&'static str] {
         Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],
         Task::Classify => &["/predict", "/v1/classify"],
         Task::ClassifyTokens => &["/predict_tokens"],
+    }
+}
+
+/// An error whose form the body may decide instead of the route.
+pub(crate) struct ErrorIn {
+    /// The form that the body decides.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) error: ApiError,
+}
+
+impl From<ApiError> for ErrorIn {
+    fn from(error: ApiError) -> Self {
+        Self { dialect: None, error }
+    }
+}
+
+impl IntoResponse for ErrorIn {
+    fn into_response(self) -> Response {
+        let mut response = self.error.into_response();
+        if let Some(dialect) = self.dialect {
+            response.extensions_mut().insert(dialect);
+        }
+        response
     }
 }
 

@@ -5,7 +5,6 @@ use crate::loading::{self, StartError};
 use crate::routes::info::Info;
 use crate::routes::predict::{activation, labels, predictions};
 use crate::routes::ranked::rank;
-use crate::routes::rerank::check_top_n;
 use crate::state::model_names::ModelNames;
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::prompt::{Choices, InputType, PromptFields};
@@ -144,7 +143,9 @@ impl LocalModel {
         options: TextOptions,
         (raw, top_n): (bool, Option<usize>),
     ) -> Result<Vec<RankedDocument>, Error> {
-        check_top_n(top_n)?;
+        if top_n == Some(0) {
+            return Err(Error::invalid("top_n", "is 0; it must be at least 1"));
+        }
         let encode = self.options(options)?;
         let request =
             ScoreRequest { queries: vec![query], query_field: "query", documents: texts, instruction, encode };

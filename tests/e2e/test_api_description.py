@@ -113,11 +113,54 @@ def test_what_the_server_tells(builtin, served, description, path):
     ("/api/show", {"model": "another"}, 404),
     ("/predict", {"inputs": "a"}, 422),
     ("/predict_tokens", {"inputs": "a"}, 422),
+    ("/rerank", {"query": "a", "texts": []}, 400),
+    ("/rerank", {"query": "a", "documents": ["a"], "top_n": -1}, 400),
 ])
 def test_errors(builtin, description, path, request_body, status):
     response = builtin.post(path, request_body)
     assert response.status == status
     check(description, path, "post", status, response.json())
+
+
+def test_examples_are_answered_by_the_models_that_can(builtin, served):
+    """What Swagger UI fills in for each route, posted to a model of each task."""
+    one = ("--radix-mlp-threshold", "1")
+    servers = [builtin, served("qwen3-reranker-tiny", *one), served(*CLASSIFIER), served("bert-ner-tiny")]
+    answered, paths = set(), set()
+    for server in servers:
+        described = server.get("/api-doc/openapi.json").json()
+        for path, item in described["paths"].items():
+            if "post" not in item:
+                continue
+            paths.add(path)
+            content = item["post"]["requestBody"]["content"]["application/json"]
+            schema = {**content["schema"], "components": described["components"]}
+            jsonschema.Draft202012Validator(schema).validate(content["example"])
+            response = server.post(path, content["example"])
+            if response.status == 200:
+                answered.add(path)
+                assert "x-ignored-fields" not in response.headers, path
+            else:
+                assert response.status in (400, 422) and b"is not possible" in response.body, (path, response)
+                assert path not in ("/", "/tokenize", "/decode"), (path, response)
+    assert answered == paths and len(paths) > 15
+
+
+def test_a_description_refuses_what_the_server_refuses(description):
+    """Empty lists and texts, and bodies of several tasks."""
+    def is_valid(name, value):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": description["components"]}
+        return jsonschema.Draft202012Validator(schema).is_valid(value)
+
+    for body in ({"input": []}, {"input": ""}, {"input": [""]}, {"input": [[]]}, {"input": [-1]}):
+        assert not is_valid("EmbeddingsBody", body), body
+    assert is_valid("TaskBody", {"inputs": "a"}) and is_valid("TaskBody", {"query": "a", "texts": ["b"]})
+    assert is_valid("RerankBody", {"query": "a", "documents": ["b"], "top_n": 0, "top_k": None})
+    for body in ({"query": "a", "documents": []}, {"query": "a", "documents": ["b"], "top_n": -1}, {"query": "", "texts": ["a"]}):
+        assert not is_valid("RerankBody", body), body
+    assert is_valid("PredictBody", {"inputs": ["a", "b"]}) and not is_valid("PredictBody", {"inputs": [["a", "b", "c"]]})
+    properties = description["components"]["schemas"]["EmbeddingsBody"]["properties"]
+    assert {"user", "output_dimension", "truncation", "use_activation", "normalize"} <= set(properties)
 
 
 def test_headers(builtin, description):

@@ -18,6 +18,7 @@ fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
         (Error::Empty { field, problem: problem.clone() }.into(), [400, 400], "Empty", Some("inputs")),
         (Error::Validation { field, problem: problem.clone() }.into(), [422, 400], "Validation", Some("inputs")),
         (Error::TooLong { field, problem: problem.clone() }.into(), [413, 400], "Validation", Some("inputs")),
+        (Error::ForeignIds { field, problem: problem.clone() }.into(), [422, 400], "Validation", Some("inputs")),
         (Error::Tokenization { field, problem: problem.clone() }.into(), [422, 400], "Tokenizer", Some("inputs")),
         (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), [413, 400], "Validation", Some("inputs")),
         (not_capable(Capabilities::default()).into(), [422, 400], "Validation", None),

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 request_body! {
-    /// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
+    /// Inputs to embed, and options. Unlisted fields (`request_id`, ...) are ignored.
     pub(crate) struct EmbeddingsBody: model, truncation_side, input_tokens, prompt, vector_form {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
@@ -32,6 +32,7 @@ request_body! {
         /// Jina's element type, which decides the form too, whatever `encoding_format` is: `base64` gives strings, others lists.
         embedding_type: Option<EmbeddingType>,
         /// Scale vectors to unit length. False returns the output of pooling and dense layers, as `normalize` of `/embed` does. Default: true.
+        #[serde(alias = "normalize", alias = "use_activation", alias = "activation")]
         normalized: Option<bool>,
         /// Jina's pooling of inputs that are read as one text; only false is supported.
         late_chunking: Option<bool>,
@@ -92,7 +93,8 @@ impl EmbeddingsResponse<'_> {
 /// vectors' values, row by row, in the type `embed_dtype` (or the parameter `dtype` of the header), or the integers of
 /// `output_dtype`; with `bytes` the header `metadata` describes them.
 #[utoipa::path(
-    post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingsBody,
+    post, path = "/v1/embeddings", tag = "OpenAI",
+    request_body(content = EmbeddingsBody, example = json!({ "input": ["How do I lock a file?", "Use flock."] })),
     responses((
         status = 200, description = "The vectors",
         content((EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")),
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn the_writer_writes_what_serde_writes() {
         let vectors = [vec![0.25, -1.0e-7, 3.0], vec![], vec![f32::MIN_POSITIVE]];
-        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0 };
+        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0, foreign_inputs: 0 };
         let base64 = |element| {
             move |vector: &Vec<f32>| {
                 Vector::Base64(STANDARD.encode(

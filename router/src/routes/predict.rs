@@ -58,7 +58,8 @@ pub(crate) enum Predictions<'a> {
 /// Hugging Face's `InferenceClient` always sends, the response has the format of Hugging Face's pipelines: a list for
 /// each input, even a single one.
 #[utoipa::path(
-    post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
+    post, path = "/predict", tag = "text-embeddings-inference",
+    request_body(content = PredictBody, example = json!({ "inputs": [["The tide comes in."], ["The tide goes out."]] })),
     responses((status = 200, description = "The labels with their scores", body = Predictions))
 )]
 pub(crate) async fn predict(head: Head, Json(mut body): Json<PredictBody>) -> Result {
@@ -196,7 +197,8 @@ pub(crate) enum ClassifyAnswer<'a> {
 /// vLLM's classification: the most probable label of each input, and the probabilities of all labels. With `raw_scores`
 /// Infinity's: all labels of each input with their scores, the best first.
 #[utoipa::path(
-    post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
+    post, path = "/v1/classify", tag = "vLLM",
+    request_body(content = ClassifyBody, example = json!({ "input": ["The tide comes in.", "The tide goes out."] })),
     responses((status = 200, description = "The classes of each input", body = ClassifyAnswer))
 )]
 pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> Result {

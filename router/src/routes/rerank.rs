@@ -3,22 +3,22 @@
 use super::kept::keep;
 use super::ranked::{Ranked, rank, scores_of};
 use super::{Result, response_id};
-use crate::error::ApiError;
+use crate::error::{ApiError, Dialect, ErrorIn};
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
-use crate::wire::body::Json;
+use crate::wire::body::{Json, RawBody};
 use crate::wire::cohere::{CohereMeta, RelevantSpans};
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::many::Many;
 use crate::wire::pieces::JsonText;
 use crate::wire::prompt::ignore;
 use crate::wire::request_body::request_body;
-use crate::wire::schema::DocumentSchema;
+use crate::wire::schema::{DocumentSchema, TextSchema};
 use crate::wire::usage::UsageBody;
 use prefold_core::{EncodeOptions, Error, Rerank, RerankScore, Response, ScoreRequest};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -32,12 +32,13 @@ request_body! {
     ///
     /// The list decides the form of the response: `texts` for TEI's, `documents` for all other clients.
     pub(crate) struct RerankBody: model {
+        #[schema(value_type = TextSchema)]
         query: String,
         /// For TEI's bare list.
-        #[schema(value_type = Option<Vec<String>>)]
+        #[schema(value_type = Option<Vec<TextSchema>>, min_items = 1)]
         texts: Option<Many<String>>,
         /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
-        #[schema(value_type = Option<Vec<DocumentSchema>>)]
+        #[schema(value_type = Option<Vec<DocumentSchema>>, min_items = 1)]
         documents: Option<Many<Document>>,
         /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
         #[serde(alias = "truncation")]
@@ -54,10 +55,11 @@ request_body! {
         use_activation: Option<bool>,
         /// With `texts`: return each text with its score.
         return_text: Option<bool>,
-        /// Number of best documents to return, at least 1. Default: all.
+        /// Number of best documents to return; 0 means all, as in vLLM's and Infinity's APIs. Default: all.
         #[serde(alias = "top_k")]
         top_n: Option<usize>,
-        /// With `documents`: return each document with its score.
+        /// With `documents`: return each document with its score, in `results` and in `data`. Default: in `results` only, and not on
+        /// `/v2/rerank`.
         return_documents: Option<bool>,
         /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
         #[serde(alias = "instruct")]
@@ -152,12 +154,37 @@ struct TextObject {
 /// `/v1/rerank`. The score is the probability of "yes" for an LLM reranker, the sigmoid of the logit for a classifier
 /// with one label, and the cosine similarity for an embedding model.
 #[utoipa::path(
-    post, path = "/rerank", tag = "Rerank", request_body = RerankBody,
+    post, path = "/rerank", tag = "Rerank",
+    request_body(content = RerankBody, example = json!({ "query": "How do I lock a file?", "texts": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "The documents, the best first", content(
         (RerankAnswer = "application/json")
     )))
 )]
-pub(crate) async fn rerank(head: Head, Json(mut body): Json<RerankBody>) -> Result {
+pub(crate) async fn rerank(head: Head, mut body: RawBody) -> std::result::Result<Answer, ErrorIn> {
+    let lists = |texts, documents| if documents && !texts { Dialect::OpenAi } else { Dialect::Tei };
+    let parsed = body.parse::<RerankBody>().await;
+    let dialect = match &parsed {
+        Ok(body) => lists(body.texts.is_some(), body.documents.is_some()),
+        Err(_) => match body.probe::<Lists>().await {
+            Ok(Lists { texts, documents }) => lists(texts.is_some(), documents.is_some()),
+            Err(_) => Dialect::Tei,
+        },
+    };
+    let answer = match parsed {
+        Ok(body) => rerank_either(head, body).await,
+        Err(error) => Err(error),
+    };
+    answer.map_err(|error| ErrorIn { dialect: Some(dialect), error })
+}
+
+/// The lists that a body has, whatever is wrong with it.
+#[derive(Deserialize)]
+struct Lists {
+    texts: Option<IgnoredAny>,
+    documents: Option<IgnoredAny>,
+}
+
+async fn rerank_either(head: Head, mut body: RerankBody) -> Result {
     let call = head.for_model(body.model.as_deref());
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&call, body, texts).await,
@@ -182,24 +209,26 @@ pub(crate) enum RerankAnswer {
 ///
 /// For clients of Cohere (v1), Jina, Voyage, vLLM and Infinity.
 #[utoipa::path(
-    post, path = "/v1/rerank", tag = "Rerank", request_body = RerankBody,
+    post, path = "/v1/rerank", tag = "Rerank",
+    request_body(content = RerankBody, example = json!({ "query": "How do I lock a file?", "documents": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v1(head: Head, Json(body): Json<RerankBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    rerank_versioned(&call, body, Form { version: "1", object: "list" }).await
+    rerank_versioned(&call, body, Form { version: "1", object: "list", returns_documents: true }).await
 }
 
 /// Documents in order of relevance
 ///
 /// The same for clients of Cohere v2.
 #[utoipa::path(
-    post, path = "/v2/rerank", tag = "Rerank", request_body = RerankBody,
+    post, path = "/v2/rerank", tag = "Rerank",
+    request_body(content = RerankBody, example = json!({ "query": "How do I lock a file?", "documents": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v2(head: Head, Json(body): Json<RerankBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    rerank_versioned(&call, body, Form { version: "2", object: "list" }).await
+    rerank_versioned(&call, body, Form { version: "2", object: "list", returns_documents: false }).await
 }
 
 /// Differences between the responses of the routes.
@@ -208,10 +237,12 @@ struct Form {
     /// Version of Cohere's API.
     version: &'static str,
     object: &'static str,
+    /// Default of `return_documents` for `results`: true as in Jina's and vLLM's APIs, false in the second version of Cohere's.
+    returns_documents: bool,
 }
 
 /// Infinity's client accepts no other object.
-const UNVERSIONED: Form = Form { version: "1", object: "rerank" };
+const UNVERSIONED: Form = Form { version: "1", object: "rerank", returns_documents: true };
 
 async fn rerank_versioned(call: &Call, mut body: RerankBody, form: Form) -> Result {
     match body.documents.take() {
@@ -221,7 +252,7 @@ async fn rerank_versioned(call: &Call, mut body: RerankBody, form: Form) -> Resu
 }
 
 async fn rerank_texts(call: &Call, body: RerankBody, texts: Many<String>) -> Result {
-    let (texts, kept) = keep(call, texts, body.return_text).await?;
+    let (texts, kept) = keep(call, texts, body.return_text == Some(true)).await?;
     let (answered, order) = score(call, body, texts, "texts").await?;
     Ok(Answer::json(answered, |_| {
         scores_of(&order.into(), kept, |&Ranked { index, score }, text| TextScore { index, text, score })
@@ -233,7 +264,9 @@ async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Documen
     let texts = Many::from(texts);
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
     let model = call.model.names.answered(body.model.as_deref())?.to_owned();
-    let (texts, kept) = keep(call, texts, body.return_documents).await?;
+    // Voyage's clients, which read `data`, get no documents by default.
+    let in_data = body.return_documents == Some(true);
+    let (texts, kept) = keep(call, texts, body.return_documents.unwrap_or(form.returns_documents)).await?;
     let (answered, order) = score(call, body, texts, "documents").await?;
     let response = RerankResponse {
         id: response_id("rerank"),
@@ -249,7 +282,8 @@ async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Documen
     Ok(Answer::json(answered, |_| {
         let results =
             scores_of(&order, kept.clone(), |ranked, text| scored(ranked, text.map(|text| TextObject { text })));
-        JsonText::around(&response, [("results", results), ("data", scores_of(&order, kept, scored))])
+        let data = scores_of(&order, kept.filter(|_| in_data), scored);
+        JsonText::around(&response, [("results", results), ("data", data)])
     }))
 }
 
@@ -267,7 +301,6 @@ async fn score(
     let shared = body.encode_fields();
     let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
     let (max_tokens_per_doc, rank_fields) = (body.max_tokens_per_doc, body.rank_fields);
-    check_top_n(top_n)?;
     check_rank_fields(rank_fields.as_deref())?;
     if max_tokens_per_doc == Some(0) {
         return Err(invalid("max_tokens_per_doc", "is 0; it must be at least 1"));
@@ -284,7 +317,7 @@ async fn score(
         encode,
     };
     let answered = call.engine.score(request).await?;
-    let order = rank(&answered.results, raw, top_n).await;
+    let order = rank(&answered.results, raw, top_n.filter(|&count| count > 0)).await;
     Ok((answered, order))
 }
 
@@ -303,15 +336,6 @@ pub(super) fn heed_instruction(instruction: Option<&String>, call: &Call) -> std
         Some(Rerank::Prompt(_)) | None => return Ok(()),
     };
     instruction.map_or(Ok(()), |_| ignore("instruction", problem, call))
-}
-
-/// # Errors
-/// [`Error::Validation`] if no document is asked for.
-pub(crate) fn check_top_n(top_n: Option<usize>) -> std::result::Result<(), Error> {
-    if top_n == Some(0) {
-        return Err(Error::invalid("top_n", "is 0; it must be at least 1"));
-    }
-    Ok(())
 }
 
 /// # Errors

@@ -66,7 +66,8 @@ struct PairScore {
 /// Scores in request order. They equal the scores of the rerank routes, except for a cross-encoder, which uses the
 /// activation that it was trained with: `pair_activation` in `/info`.
 #[utoipa::path(
-    post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
+    post, path = "/v1/score", tag = "vLLM",
+    request_body(content = ScoreBody, example = json!({ "queries": "How do I lock a file?", "documents": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
 pub(crate) async fn score(head: Head, Json(mut body): Json<ScoreBody>) -> Result {

@@ -103,20 +103,34 @@ impl Route {
     /// The router with the handler at its path and aliases.
     pub(crate) fn add_to(&self, router: Router<App>) -> Router<App> {
         let (_, _, handler) = (self.parts)();
-        // A parameter is the rest of the path: model names contain slashes.
-        let router = router.route(&self.path.replace('{', "{*"), handler.clone());
-        self.aliases.iter().fold(router, |router, alias| router.route(alias, handler.clone()))
+        let at = |router: Router<App>, path: &str| match path {
+            // A parameter is the rest of the path: model names contain slashes.
+            path if path.ends_with('}') => router.route(&path.replace('{', "{*"), handler.clone()),
+            "/" => router.route(path, handler.clone()),
+            path => router.route(path, handler.clone()).route(&format!("{path}/"), handler.clone()),
+        };
+        self.aliases.iter().fold(at(router, &self.path), |router, alias| at(router, alias))
+    }
+}
+
+/// The path without a slash at its end, which changes nothing.
+pub(crate) fn without_slash(path: &str) -> &str {
+    match path.strip_suffix('/') {
+        None | Some("") => path,
+        Some(bare) => bare,
     }
 }
 
 /// Kind of the route that answers `GET` at `path`.
 pub(crate) fn kind_of_get(path: &str) -> Option<Kind> {
+    let path = without_slash(path);
     let is_at = |route: &&Route| route.is_get && (route.path == path || route.aliases.contains(&path));
     ROUTES.iter().find(is_at).map(|route| route.kind)
 }
 
 /// Form of the errors at `path`; an alias has its route's.
 pub(crate) fn dialect_of(path: &str) -> Dialect {
+    let path = without_slash(path);
     let route = ROUTES.iter().find(|route| route.aliases.contains(&path));
     Dialect::of(route.map_or(path, |route| &route.path))
 }
@@ -133,6 +147,7 @@ mod tests {
             "/v1/embeddings",
             "/embeddings",
             "/score",
+            "/score/",
             "/classify",
             "/v2/rerank",
             "/v1/reranking",
@@ -165,7 +180,7 @@ mod tests {
 
     #[test]
     fn monitors_have_routes_of_their_own() {
-        for path in ["/health", "/ping", "/", "/ready", "/metrics"] {
+        for path in ["/health", "/ping", "/", "/ready", "/ready/", "/metrics"] {
             assert!(kind_of_get(path).is_some_and(Kind::is_for_monitors), "{path}");
         }
         for path in ["/info", "/v1/models", "/embed", "/nothing"] {

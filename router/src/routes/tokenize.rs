@@ -73,7 +73,8 @@ pub(crate) enum Tokenized {
 ///
 /// With `inputs`, TEI's list of tokens for each text; with `prompt`, vLLM's token ids of one text.
 #[utoipa::path(
-    post, path = "/tokenize", tag = "text-embeddings-inference", request_body = TokenizeBody,
+    post, path = "/tokenize", tag = "text-embeddings-inference",
+    request_body(content = TokenizeBody, example = json!({ "inputs": ["Use flock."] })),
     responses((status = 200, description = "The tokens", body = Tokenized))
 )]
 pub(crate) async fn tokenize(head: Head, Json(body): Json<TokenizeBody>) -> Result {
@@ -121,7 +122,8 @@ pub(crate) struct DecodeBody {
 
 /// Texts of token ids
 #[utoipa::path(
-    post, path = "/decode", tag = "text-embeddings-inference", request_body = DecodeBody,
+    post, path = "/decode", tag = "text-embeddings-inference",
+    request_body(content = DecodeBody, example = json!({ "ids": [1, 2, 3] })),
     responses((status = 200, description = "A text for each list of ids", body = Vec<String>))
 )]
 pub(crate) async fn decode(head: Head, Json(body): Json<DecodeBody>) -> Result {
@@ -149,7 +151,8 @@ pub(crate) struct Detokenized {
 ///
 /// vLLM's decoding of one list of ids, with its special tokens.
 #[utoipa::path(
-    post, path = "/detokenize", tag = "vLLM", request_body = DetokenizeBody,
+    post, path = "/detokenize", tag = "vLLM",
+    request_body(content = DetokenizeBody, example = json!({ "tokens": [1, 2, 3] })),
     responses((status = 200, description = "The text", body = Detokenized))
 )]
 pub(crate) async fn detokenize(head: Head, Json(body): Json<DetokenizeBody>) -> Result {

@@ -7,6 +7,7 @@ pub(crate) mod ignored;
 pub(crate) mod model_names;
 pub(crate) mod registry;
 pub(crate) mod reloading;
+pub(crate) mod replaced;
 pub(crate) mod secret;
 pub(crate) mod vector_ranges;
 
@@ -14,6 +15,7 @@ use self::api_keys::Keys;
 use self::registry::{Registry, ServedModel};
 use crate::telemetry::metrics::IN_FLIGHT;
 use crate::telemetry::metrics_text::MetricsText;
+use crate::wire::invalid_text::InvalidUnicode;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use metrics::gauge;
@@ -151,6 +153,8 @@ pub(crate) struct HttpConfig {
     pub(crate) protect_metrics: bool,
     /// Fields of a body that nothing reads are an error.
     pub(crate) strict_fields: bool,
+    /// Treatment of texts that are not Unicode.
+    pub(crate) invalid_unicode: InvalidUnicode,
     /// `/metrics` is served by `--prometheus-port` only.
     pub(crate) metrics_elsewhere: bool,
 }
@@ -169,6 +173,7 @@ impl Default for HttpConfig {
             protect_docs: false,
             protect_metrics: false,
             strict_fields: false,
+            invalid_unicode: InvalidUnicode::Replace,
             metrics_elsewhere: false,
         }
     }

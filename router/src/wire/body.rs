@@ -2,10 +2,12 @@
 
 use super::content_coding::ContentCoding;
 use super::guarded::Guarded;
+use super::invalid_text::{self, GROWTH, InvalidUnicode, Rewritten};
 use super::parsed_size::parsed_size;
 use crate::error::ApiError;
 use crate::state::App;
 use crate::state::ignored::{IgnoredFields, Names};
+use crate::state::replaced::ReplacedText;
 use axum::body::{BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -46,8 +48,19 @@ pub(crate) struct RawBody {
     /// Share of the request, and the bytes that it held once the body had arrived.
     held: Option<(Arc<Share>, usize)>,
     ignored: IgnoredFields,
+    replaced: ReplacedText,
     /// Unknown fields are an error.
     is_strict: bool,
+    invalid_unicode: InvalidUnicode,
+}
+
+/// A value of a body.
+struct Parsed<T> {
+    value: T,
+    /// Fields that the type does not have.
+    ignored: Names,
+    /// Path of the first text in which something was replaced, and the number of these texts.
+    replaced: Option<(String, usize)>,
 }
 
 impl RawBody {
@@ -55,20 +68,23 @@ impl RawBody {
     ///
     /// # Errors
     /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]; [`Error::Overloaded`] where there is no room for its
-    /// values.
-    pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(mut self) -> Result<T, ApiError> {
-        let (parsed, names) = self.read().await?;
+    /// values. The body can still be [probed](Self::probe) then.
+    pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
+        let Parsed { value, ignored, replaced } = self.read().await?;
+        if self.is_strict
+            && let Some(name) = ignored.first_refused()
+        {
+            return Err(ApiError::UnknownField(name.to_owned()));
+        }
         self.bytes = Bytes::new();
         if let Some((held, arrived)) = &self.held {
             held.shrink_to(held.held().saturating_sub(*arrived));
         }
-        if self.is_strict
-            && let Some(name) = names.first()
-        {
-            return Err(ApiError::UnknownField(name.to_owned()));
+        self.ignored.add(ignored);
+        if let Some((first, texts)) = replaced {
+            self.replaced.set(first, texts);
         }
-        self.ignored.add(names);
-        Ok(parsed)
+        Ok(value)
     }
 
     /// A part of the body, to choose a type for the whole.
@@ -76,15 +92,22 @@ impl RawBody {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub(crate) async fn probe<T: DeserializeOwned + Send + 'static>(&self) -> Result<T, ApiError> {
-        self.read().await.map(|(parsed, _)| parsed)
+        self.read().await.map(|parsed| parsed.value)
     }
 
     /// A large body is parsed on a thread that serves no connections. Parsing goes on if the client leaves, and holds the share.
-    async fn read<T: DeserializeOwned + Send + 'static>(&self) -> Result<(T, Names), ApiError> {
-        let (body, held) = (self.bytes.clone(), self.held.clone());
+    async fn read<T: DeserializeOwned + Send + 'static>(&self) -> Result<Parsed<T>, ApiError> {
+        let (body, held, invalid_unicode) = (self.bytes.clone(), self.held.clone(), self.invalid_unicode);
         let read = move || {
-            let admitted = admit(&body, held.as_ref());
-            (admitted.and_then(|()| parse(&body)), held)
+            let admitted = admit(&body, 0, held.as_ref());
+            let parsed = admitted.and_then(|()| parse(&body));
+            let parsed = match parsed {
+                Ok((value, ignored)) => Ok(Parsed { value, ignored, replaced: None }),
+                // Only texts that are not Unicode can make another parse of the body succeed.
+                Err(error @ ApiError::Syntax(_)) => parse_invalid(&body, error, held.as_ref(), invalid_unicode),
+                Err(error) => Err(error),
+            };
+            (parsed, held)
         };
         if self.bytes.len() <= PARSED_AT_ONCE {
             return read().0;
@@ -100,7 +123,8 @@ impl FromRequest<App> for RawBody {
         let (timeout, limit) = (app.http.client_timeout, app.http.payload_limit);
         let is_too_large = declared(request.headers()) > limit;
         let ignored = request.extensions().get::<IgnoredFields>().cloned().unwrap_or_default();
-        let is_strict = app.http.strict_fields;
+        let replaced = request.extensions().get::<ReplacedText>().cloned().unwrap_or_default();
+        let (is_strict, invalid_unicode) = (app.http.strict_fields, app.http.invalid_unicode);
         let held = request.extensions().get::<Arc<Share>>().cloned();
         let body = tokio::time::timeout(timeout, read_body(request, limit));
         let late = move || if is_too_large { ApiError::PayloadTooLarge { limit } } else { ApiError::Slow(timeout) };
@@ -110,7 +134,7 @@ impl FromRequest<App> for RawBody {
                 let arrived = held.held();
                 (held, arrived)
             });
-            Ok(Self { bytes, held, ignored, is_strict })
+            Ok(Self { bytes, held, ignored, replaced, is_strict, invalid_unicode })
         }
     }
 }
@@ -265,14 +289,52 @@ fn reserve(
     Ok(())
 }
 
-/// Counts the memory of the parsed body before parsing: up to sixty times its size. Counted once, however often it is parsed.
+/// Counts the memory of the parsed body before parsing: up to sixty times its size, and `copies` bytes of its copies. Counted once,
+/// however often it is parsed.
 ///
 /// # Errors
 /// [`ApiError::TooManyValues`], [`Error::Overloaded`]
-fn admit(body: &[u8], held: Option<&(Arc<Share>, usize)>) -> Result<(), ApiError> {
-    let parsed = parsed_size(body)?;
+fn admit(body: &[u8], copies: usize, held: Option<&(Arc<Share>, usize)>) -> Result<(), ApiError> {
+    let parsed = parsed_size(body)?.saturating_add(copies);
     held.map_or(Ok(()), |(held, arrived)| held.grow_to(arrived.saturating_add(parsed)))?;
     Ok(())
+}
+
+/// Parses a body again whose parsing ended with `error`, with U+FFFD in place of what is not Unicode.
+///
+/// # Errors
+/// `error` if all of it is Unicode; [`ApiError::Body`] if such texts are refused and `T` reads one; as [`parse`] and [`admit`].
+fn parse_invalid<T: DeserializeOwned>(
+    body: &[u8],
+    error: ApiError,
+    held: Option<&(Arc<Share>, usize)>,
+    invalid_unicode: InvalidUnicode,
+) -> Result<Parsed<T>, ApiError> {
+    if invalid_text::are_unicode(body) {
+        return Err(error);
+    }
+    // A text and the body, rewritten. Its values are counted with both, and never twice.
+    let copies = body.len().saturating_mul(2 * GROWTH);
+    admit(body, copies, held)?;
+    // None if all of these texts are in fields that `T` does not have, or if the other parse fails too.
+    let first = match parse::<T>(&invalid_text::as_numbers(body)) {
+        Err(ApiError::Body { field, .. }) => Some(field.unwrap_or_else(|| "body".to_owned())),
+        Ok(_) | Err(_) => None,
+    };
+    let Rewritten { body: replaced, texts } = invalid_text::replace(body);
+    admit(&replaced, copies, held)?;
+    let (value, ignored) = parse(&replaced)?;
+    let parsed = parsed_size(&replaced)?;
+    drop(replaced);
+    held.iter().for_each(|(held, arrived)| held.shrink_to(arrived.saturating_add(parsed)));
+    match (first, invalid_unicode) {
+        (Some(field), InvalidUnicode::Refuse) => {
+            let problem = "not Unicode: it has half of a surrogate pair, such as half of an emoji, or bytes that are not UTF-8 \
+                           (--invalid-unicode)";
+            Err(ApiError::Body { field: Some(field), problem: problem.to_owned() })
+        }
+        (first, _) => Ok(Parsed { value, ignored, replaced: first.map(|first| (first, texts)) }),
+    }
 }
 
 /// Parses a body as JSON; the names are of the fields that `T` does not have.

@@ -11,6 +11,7 @@ pub(crate) mod encode_fields;
 mod fp8;
 mod guarded;
 pub(crate) mod inputs;
+pub(crate) mod invalid_text;
 pub(crate) mod json_writer;
 pub(crate) mod many;
 pub(crate) mod name_list;

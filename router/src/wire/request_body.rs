@@ -68,6 +68,10 @@ macro_rules! request_body {
         request_body! { @[$($more)*] $name $body $head { $($fields)*
             /// Any name is accepted, because there is one model; the response repeats it.
             model: Option<String>,
+            /// Id of the end user. It has no effect, and `--strict-fields` does not refuse it.
+            #[schema(value_type = Option<String>)]
+            #[allow(dead_code, reason = "it has no effect")]
+            user: Option<serde::de::IgnoredAny>,
         } $encode }
     };
     (@[] $name:ident $body:ident {$($head:tt)*} {$($fields:tt)*} {$($encode:tt)*}) => {

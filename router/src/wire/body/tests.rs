@@ -229,7 +229,9 @@ fn raw(bytes: &[u8], share: &Arc<Share>) -> RawBody {
         bytes: Bytes::copy_from_slice(bytes),
         held: Some((Arc::clone(share), share.held())),
         ignored: IgnoredFields::default(),
+        replaced: ReplacedText::default(),
         is_strict: false,
+        invalid_unicode: InvalidUnicode::Replace,
     }
 }
 
@@ -241,7 +243,7 @@ async fn values_count_before_they_are_there_and_in_place_of_the_body_once_they_a
     let body = format!("{{\"inputs\":[{}[]]}}", "[],".repeat(999));
     let size = parsed_size(body.as_bytes()).unwrap();
     assert!(size > 50 * body.len(), "{size}");
-    let read = raw(body.as_bytes(), &share);
+    let mut read = raw(body.as_bytes(), &share);
     for _ in 0..2 {
         read.probe::<Dto<Inputs>>().await.unwrap();
         assert_eq!(share.held(), body.len() + size, "counted once");
@@ -271,7 +273,7 @@ async fn values_count_while_they_are_parsed_whether_or_not_the_client_is_there()
     let (go_on, steps) = mpsc::channel();
     STEPS.lock().unwrap().push(steps);
     let body = format!("{{\"inputs\":\"{}\"}}", "a".repeat(PARSED_AT_ONCE));
-    let read = raw(body.as_bytes(), &share);
+    let mut read = raw(body.as_bytes(), &share);
     let mut parsing = Box::pin(read.parse::<Dto<Slow>>());
     let begun = async {
         while !STEPS.lock().unwrap().is_empty() {
@@ -376,4 +378,18 @@ fn names_of_ignored_fields_are_few_short_and_ascii() {
     let many: Vec<String> = (0..1000).map(|i| format!(r#""{i}{}": 0"#, "\u{e9}".repeat(1000))).collect();
     let names = ignored(&format!("{{{}}}", many.join(",")));
     assert_eq!((names.split(", ").count(), names.len()), (16, 16 * 64 + 15 * 2));
+}
+
+#[tokio::test]
+async fn a_body_that_is_rewritten_counts_its_copies_until_it_is_parsed() {
+    let text = [&b"{\"inputs\":\""[..], &[0xff; 1000], b"\"}"].concat();
+    let quota = Quota::new(10_000, Resource::BufferedBytes);
+    let [share, other] = [(); 2].map(|()| Arc::new(quota.share()));
+    raw(&text, &share).parse::<Dto<Inputs>>().await.unwrap();
+    assert!((3000..5000).contains(&share.held()), "{}", share.held());
+    // While others hold the limit there is no room for copies.
+    other.force(10_000);
+    share.shrink_to(0);
+    let error = raw(&text, &share).parse::<Dto<Inputs>>().await.unwrap_err();
+    assert!(matches!(error, ApiError::Engine(Error::Overloaded { .. })), "{error}");
 }
