@@ -5,6 +5,7 @@
 
 use crate::error::{ApiError, Dialect};
 use crate::routes::table::{self, Kind};
+use crate::routes::without_slash;
 use crate::state::api_keys::KeyOwner;
 use crate::state::call::ChosenModel;
 use crate::state::holding::Route;
@@ -75,7 +76,7 @@ struct Exchange {
 impl Exchange {
     fn new(app: App, request: &Request) -> Self {
         let matched = request.extensions().get::<MatchedPath>();
-        let route = matched.map_or(UNMATCHED, |path| table::without_slash(path.as_str())).to_owned();
+        let route = matched.map_or(UNMATCHED, |path| without_slash(path.as_str())).to_owned();
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = table::dialect_of(request.uri().path());
         let id = request_id(request.headers());

@@ -1,7 +1,6 @@
 //! Names of the served models, for clients of OpenAI and Cohere.
 
-use super::Result;
-use super::table::without_slash;
+use super::{Result, without_slash};
 use crate::error::ApiError;
 use crate::state::App;
 use crate::state::registry::ServedModel;

@@ -3,7 +3,7 @@
 use super::ollama::{embed as ollama_embed, models as ollama_models};
 use super::{
     cohere, embed, health, home, infinity, info, invocations, models, openai, pooling, predict, predict_tokens, rerank,
-    score, task, tokenize,
+    score, task, tokenize, without_slash,
 };
 use crate::error::Dialect;
 use crate::state::App;
@@ -110,14 +110,6 @@ impl Route {
             path => router.route(path, handler.clone()).route(&format!("{path}/"), handler.clone()),
         };
         self.aliases.iter().fold(at(router, &self.path), |router, alias| at(router, alias))
-    }
-}
-
-/// The path without a slash at its end, which changes nothing.
-pub(crate) fn without_slash(path: &str) -> &str {
-    match path.strip_suffix('/') {
-        None | Some("") => path,
-        Some(bare) => bare,
     }
 }
 

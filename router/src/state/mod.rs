@@ -15,7 +15,6 @@ use self::api_keys::Keys;
 use self::registry::{Registry, ServedModel};
 use crate::telemetry::metrics::IN_FLIGHT;
 use crate::telemetry::metrics_text::MetricsText;
-use crate::wire::invalid_text::InvalidUnicode;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use metrics::gauge;
@@ -128,6 +127,15 @@ pub(crate) enum SharePrefixes {
     All,
     /// Those with one API key.
     Key,
+}
+
+/// Treatment of texts that are not Unicode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum InvalidUnicode {
+    /// U+FFFD takes the place of each such piece.
+    Replace,
+    /// The request is refused.
+    Refuse,
 }
 
 /// Settings of HTTP.

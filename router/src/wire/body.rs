@@ -2,12 +2,12 @@
 
 use super::content_coding::ContentCoding;
 use super::guarded::Guarded;
-use super::invalid_text::{self, GROWTH, InvalidUnicode, Rewritten};
+use super::invalid_text::{self, GROWTH, Rewritten};
 use super::parsed_size::parsed_size;
 use crate::error::ApiError;
-use crate::state::App;
 use crate::state::ignored::{IgnoredFields, Names};
 use crate::state::replaced::ReplacedText;
+use crate::state::{App, InvalidUnicode};
 use axum::body::{BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, header};

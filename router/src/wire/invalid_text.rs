@@ -4,15 +4,6 @@
 use super::parsed_size::text_len;
 use std::ops::Range;
 
-/// Treatment of texts that are not Unicode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum InvalidUnicode {
-    /// U+FFFD takes the place of each such piece.
-    Replace,
-    /// The request is refused.
-    Refuse,
-}
-
 /// Maximum ratio of a rewritten body's size to the size of the body: a byte that is not UTF-8 becomes three.
 pub(super) const GROWTH: usize = 3;
 

@@ -122,14 +122,10 @@ fn exactly_the_limit_is_not_too_long() {
         |limit| encode(&encoder("qwen3-tiny", limit), Input::Text("one two three".to_owned()), &options());
     assert_eq!(encode_within(whole.len()).unwrap(), whole);
     let message = problem(encode_within(whole.len() - 1));
-    let (len, limit) = (whole.len(), whole.len() - 1);
-    assert_eq!(
-        message,
-        format!(
-            "`inputs` item 3 has {len} tokens, and `truncate` is not set; this model's maximum context length is {limit} tokens. \
-             Please reduce the length of the input"
-        )
-    );
+    let limit =
+        format!("this model's maximum context length is {} tokens. Please reduce the length of", whole.len() - 1);
+    assert!(message.starts_with(&format!("`inputs` item 3 has {} tokens, and", whole.len())), "{message}");
+    assert!(message.contains(&limit), "{message}");
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use super::values::{port, positive, seconds, whole};
 use crate::server::connections::MAX_CONNECTIONS;
 use crate::state::secret::{self, Secret};
-use crate::state::{CLIENT_TIMEOUT, PAYLOAD_LIMIT, SharePrefixes};
-use crate::wire::invalid_text::InvalidUnicode;
+use crate::state::{CLIENT_TIMEOUT, InvalidUnicode, PAYLOAD_LIMIT, SharePrefixes};
 use clap::builder::BoolishValueParser;
 use prefold_core::ProcessLimits;
 use std::path::PathBuf;

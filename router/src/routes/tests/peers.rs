@@ -1,8 +1,8 @@
 //! What clients of other servers send that their own servers would take otherwise: ids of another tokenizer, half an emoji, slashes, keys.
 
+use crate::state::InvalidUnicode;
 use crate::state::api_keys::Keys;
 use crate::testing::{Got, Setup, ask, classifier, embedding, get, post, reranker, send};
-use crate::wire::invalid_text::InvalidUnicode;
 use axum::body::Body;
 use axum::http::Request;
 use prefold_core::ForeignIds;
