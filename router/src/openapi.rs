@@ -6,7 +6,7 @@ use crate::error::{Dialect, OllamaError, OpenAiError, TeiError};
 use crate::routes::table::{Kind, ROUTES, Route};
 use crate::wire::answer::{DTYPE, SHAPE};
 use prefold_core::Task;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{AnyOfBuilder, OneOf, Schema, SchemaType, Type};
@@ -34,7 +34,8 @@ const JSON: &str = "application/json";
 const EITHER_DIALECT: [&str; 2] = ["/", "/rerank"];
 
 /// Types with forms that have values in common, such as an empty list.
-const ANY_OF: [&str; 4] = ["TaskBody", "TaskAnswer", "Predictions", "TokenPredictions"];
+const ANY_OF: [&str; 6] =
+    ["TaskBody", "TaskAnswer", "InvocationBody", "InvocationAnswer", "Predictions", "TokenPredictions"];
 
 /// Error statuses that any route may return, in addition to its own.
 const ERRORS: [(&str, &str); 10] = [
@@ -98,8 +99,8 @@ const COST_HEADERS: [(&str, &str); 12] = [
 struct Description;
 
 /// The description of the routes: of each one what its handler says, its errors and headers, whether it needs an API key,
-/// and its aliases. `own` is the model's first task, of which `POST /` has the example.
-pub(crate) fn description(own: Task) -> OpenApi {
+/// and its aliases. `own` is the model's first task, of which `POST /` has the example, and `name` the model's name.
+pub(crate) fn description(own: Task, name: &str) -> OpenApi {
     let mut api = Description::openapi();
     let components = api.components.get_or_insert_default();
     let scheme = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(KEY_DESCRIPTION)).build();
@@ -123,7 +124,10 @@ pub(crate) fn description(own: Task) -> OpenApi {
         Task::ClassifyTokens => "/predict_tokens",
     };
     let example = example_of(&mut api, own_route).and_then(|example| example.clone());
-    example_of(&mut api, "/").into_iter().for_each(|place| place.clone_from(&example));
+    for path in ["/", "/invocations"] {
+        example_of(&mut api, path).into_iter().for_each(|place| place.clone_from(&example));
+    }
+    example_of(&mut api, "/api/show").into_iter().for_each(|place| *place = Some(json!({ "model": name })));
     api
 }
 
@@ -243,12 +247,17 @@ mod tests {
     use prefold_core::Task;
     use std::path::Path;
     use tower::ServiceExt;
+    use utoipa::openapi::OpenApi;
+
+    fn description() -> OpenApi {
+        super::description(Task::Embed, "prefold-mini")
+    }
 
     /// Run with `UPDATE_DOCS=1` after a change of the routes.
     #[test]
     fn the_description_that_is_checked_in_is_that_of_the_routes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
-        let written = super::description(Task::Embed).to_pretty_json().unwrap() + "\n";
+        let written = description().to_pretty_json().unwrap() + "\n";
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &written).unwrap();
         }
@@ -259,7 +268,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_described_is_routed() {
         let router = crate::server::routing::router(Setup::new(embedding()).build());
-        let paths = super::description(Task::Embed).paths.paths;
+        let paths = description().paths.paths;
         assert!(paths.len() > 20, "{}", paths.len());
         for (path, item) in paths {
             for (method, operation) in [(Method::GET, item.get), (Method::POST, item.post)] {
@@ -278,7 +287,7 @@ mod tests {
 
     #[test]
     fn operations_have_names_of_their_own() {
-        let mut ids: Vec<_> = super::description(Task::Embed)
+        let mut ids: Vec<_> = description()
             .paths
             .paths
             .into_values()

@@ -136,7 +136,7 @@ async fn embed(head: Head, mut body: CohereEmbedBody, version: &'static str) -> 
     let types = embedding_types.unwrap_or_default();
     let lists = lists(types, dimensions, &call).await?;
     // The response repeats `texts`, not `inputs`.
-    let (texts, kept) = keep(&call, texts, Some(field == "texts")).await?;
+    let (texts, kept) = keep(&call, texts, field == "texts").await?;
     let inputs = texts.into_vec().into_iter().map(Input::Text).collect();
     let answered = call.engine.embed(inputs, EmbedOptions { encode, normalize: Some(true), dimensions }).await;
     let answered = answered.map_err(|error| error.renamed("dimensions", "output_dimension"))?;

@@ -1,5 +1,6 @@
 //! `/invocations`: the route of a body's own API, as on SageMaker.
 
+use super::Result;
 use super::openai::{EmbeddingsBody, EmbeddingsResponse, embeddings};
 use super::pooling::{PoolingBody, PoolingResponse, pooling};
 use super::predict::{ClassifyAnswer, ClassifyBody, classify};
@@ -10,7 +11,6 @@ use crate::error::{ApiError, ErrorIn};
 use crate::state::App;
 use crate::state::call::Head;
 use crate::wire::accept::Accept;
-use crate::wire::answer::Answer;
 use crate::wire::body::{Json, RawBody};
 use axum::extract::State;
 use prefold_core::{Capabilities, Error};
@@ -66,18 +66,15 @@ struct Fields {
         (InvocationAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn invocations(
-    State(app): State<App>,
-    head: Head,
-    accept: Accept,
-    mut body: RawBody,
-) -> std::result::Result<Answer, ErrorIn> {
+pub(crate) async fn invocations(State(app): State<App>, head: Head, accept: Accept, mut body: RawBody) -> Result {
     let fields: Fields = body.probe().await?;
     let model = app.models.asked(fields.model.as_deref());
     let capabilities = &model.engine.info().capabilities;
-    let answer = match fields {
-        Fields { inputs: Some(_), .. } => return own_task(&app, head, accept, body).await,
-        Fields { query: Some(_), texts: Some(_), .. } => return rerank(head, body).await,
+    // This route's errors have one form.
+    let plain = |ErrorIn { error, .. }| error;
+    match fields {
+        Fields { inputs: Some(_), .. } => own_task(&app, head, accept, body).await.map_err(plain),
+        Fields { query: Some(_), texts: Some(_), .. } => rerank(head, body).await.map_err(plain),
         Fields { input: Some(_), .. } => match &**capabilities {
             Capabilities { embed: Some(_), .. } => embeddings(head, accept, Json(body.parse().await?)).await,
             Capabilities { classify: Some(_), .. } => classify(head, Json(body.parse().await?)).await,
@@ -89,6 +86,5 @@ pub(crate) async fn invocations(
             let problem = "is missing, and so are `inputs`, `query` and `queries`; one of them decides what is done";
             Err(ApiError::Engine(Error::invalid("input", problem)))
         }
-    };
-    Ok(answer?)
+    }
 }

@@ -48,7 +48,12 @@ pub(super) enum TaskAnswer<'a> {
         (TaskAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn task(State(app): State<App>, head: Head, accept: Accept, body: RawBody) -> std::result::Result<Answer, ErrorIn> {
+pub(crate) async fn task(
+    State(app): State<App>,
+    head: Head,
+    accept: Accept,
+    body: RawBody,
+) -> std::result::Result<Answer, ErrorIn> {
     own_task(&app, head, accept, body).await
 }
 

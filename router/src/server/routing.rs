@@ -21,8 +21,9 @@ pub(crate) fn router(app: App) -> Router {
     };
     let protected = routes(|kind| is_routed(kind) && is_protected(kind));
     let open = routes(|kind| is_routed(kind) && !is_protected(kind));
-    let own = app.models.default().engine.info().capabilities.tasks().next();
-    let docs = docs::router(&openapi::description(own.unwrap_or(Task::Embed)));
+    let model = app.models.default();
+    let own = model.engine.info().capabilities.tasks().next();
+    let docs = docs::router(&openapi::description(own.unwrap_or(Task::Embed), &model.names.served));
     let (protected, open) =
         if app.http.protect_docs { (protected.merge(docs), open) } else { (protected, open.merge(docs)) };
     layered(protected.route_layer(key).merge(open), app)
