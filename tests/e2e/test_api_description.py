@@ -42,7 +42,7 @@ def test_it_is_the_one_that_is_checked_in(description):
     ("/embeddings", {"input": [TEXT, [5]], "encoding_format": "base64"}),
     ("/v1/embeddings", {"input": TEXT, "output_dtype": "int8"}),
     ("/v1/embeddings", {"input": TEXT, "embedding_type": "ubinary", "normalized": False}),
-    ("/v1/embed", {"texts": [TEXT, "a"], "input_type": "document"}),
+    ("/v1/embed", {"texts": [TEXT, "a"], "input_type": "search_document"}),
     ("/v1/embed", {"texts": [TEXT], "embedding_types": ["float", "binary"]}),
     ("/v2/embed", {"texts": [TEXT, "a"], "embedding_types": ["float", "int8", "uint8", "binary", "ubinary", "base64"]}),
     ("/v2/embed", {"inputs": [{"content": [{"type": "text", "text": TEXT}]}], "truncate": "END", "max_tokens": 4}),
