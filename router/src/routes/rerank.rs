@@ -161,7 +161,7 @@ struct TextObject {
     )))
 )]
 pub(crate) async fn rerank(head: Head, mut body: RawBody) -> std::result::Result<Answer, ErrorIn> {
-    let lists = |texts, documents| if documents && !texts { Dialect::OpenAi } else { Dialect::Tei };
+    let lists = |texts: bool, documents: bool| if documents && !texts { Dialect::OpenAi } else { Dialect::Tei };
     let parsed = body.parse::<RerankBody>().await;
     let dialect = match &parsed {
         Ok(body) => lists(body.texts.is_some(), body.documents.is_some()),

@@ -18,8 +18,8 @@ async fn embeddings_in_order_with_usage_and_timings() {
     let expected: Vec<_> = ids.iter().map(|ids| fake_values(ids, DIM)).collect();
     assert_eq!(response.results, expected);
     let tokens: usize = ids.iter().map(Vec::len).sum();
-    let Usage { characters, tokens: counted, computed_tokens, truncated_inputs } = response.usage;
-    assert_eq!((characters, counted, truncated_inputs), (30, tokens, 0));
+    let Usage { characters, tokens: counted, computed_tokens, truncated_inputs, foreign_inputs } = response.usage;
+    assert_eq!((characters, counted, truncated_inputs, foreign_inputs), (30, tokens, 0, 0));
     assert!(computed_tokens < tokens, "two texts share a prefix");
     assert_eq!(response.usage.saved_tokens(), tokens - computed_tokens);
     let Timings { total, tokenization, queue, planning, inference } = response.timings;

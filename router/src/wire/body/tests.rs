@@ -1,5 +1,6 @@
 //! Valid and invalid bodies.
 
+use super::arriving::MAX_DISCARDED;
 use super::*;
 use crate::wire::inputs::{Inputs, MAX_IDS};
 use crate::wire::parsed_size::MAX_VALUES;
@@ -7,8 +8,9 @@ use async_compression::Level;
 use async_compression::futures::write::{GzipEncoder, ZstdEncoder};
 use async_compression::zstd::CParameter;
 use axum::body::{Body, Bytes};
-use futures::AsyncWriteExt;
-use prefold_core::{Input, Quota, Resource};
+use axum::http::header;
+use futures::{AsyncWriteExt, StreamExt};
+use prefold_core::{Error, Input, Quota, Resource};
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -108,7 +110,8 @@ async fn a_broken_body_is_the_clients_fault() {
 
 /// The body of a request with a coding, in pieces of a size.
 fn encoded(coding: &'static str, bytes: &[u8], piece: usize) -> Request {
-    let pieces: Vec<_> = bytes.chunks(piece).map(|piece| Ok::<_, io::Error>(Bytes::copy_from_slice(piece))).collect();
+    let pieces: Vec<_> =
+        bytes.chunks(piece).map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece))).collect();
     request(Body::from_stream(futures::stream::iter(pieces)), &[(header::CONTENT_ENCODING, coding)])
 }
 
@@ -181,7 +184,7 @@ async fn damaged_codings_are_the_clients_fault() {
         let result = read_body(encoded(coding, &bytes, 100), 1 << 21).await;
         assert!(matches!(&result, Err(ApiError::Unreadable(said)) if said.contains(problem)), "{coding}: {result:?}");
     }
-    let gone = [Ok(Bytes::from(framed[..20].to_vec())), Err(io::Error::other("gone"))];
+    let gone = [Ok(Bytes::from(framed[..20].to_vec())), Err(std::io::Error::other("gone"))];
     let gone = request(Body::from_stream(futures::stream::iter(gone)), &[(header::CONTENT_ENCODING, "zstd")]);
     let result = read_body(gone, 10_000).await;
     assert!(matches!(&result, Err(ApiError::Unreadable(said)) if said.contains("gone")), "{result:?}");

@@ -1,0 +1,110 @@
+//! Forms of an error's body.
+
+use super::ApiError;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The form of an error's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `{"error": "...", "error_type": "..."}`
+    Tei,
+    /// `{"error": {"message", "type", "param", "code"}}`, plus the flat fields of TEI (which Cohere's clients read too)
+    /// and the `detail` of Voyage.
+    OpenAi,
+    /// `{"error": "..."}`
+    Ollama,
+}
+
+/// Paths of vLLM whose errors are OpenAI's object, next to those under `/v1/` and `/v2/`.
+const VLLM_PATHS: [&str; 3] = ["/pooling", "/detokenize", "/invocations"];
+
+impl Dialect {
+    /// The dialect of a path, unless it is an alias.
+    pub(crate) fn of(path: &str) -> Self {
+        if path.starts_with("/v1/") || path.starts_with("/v2/") || VLLM_PATHS.contains(&path) {
+            Self::OpenAi
+        } else if path.starts_with("/api/") {
+            Self::Ollama
+        } else {
+            Self::Tei
+        }
+    }
+
+    /// True if every fault of a request is 400, as its clients expect.
+    pub(crate) fn has_one_status(self) -> bool {
+        match self {
+            Self::Tei => false,
+            Self::OpenAi | Self::Ollama => true,
+        }
+    }
+}
+
+/// An error of Ollama's routes.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OllamaError {
+    /// The message.
+    pub(super) error: String,
+}
+
+/// An error of the routes of text-embeddings-inference.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TeiError {
+    /// The message.
+    pub(super) error: String,
+    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
+    pub(super) error_type: &'static str,
+}
+
+/// An error of the routes under `/v1` and `/v2`: OpenAI's object, plus the flat fields of text-embeddings-inference and
+/// Voyage.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OpenAiError {
+    /// The status.
+    pub(super) code: u16,
+    /// The message, where Voyage's clients read it.
+    pub(super) detail: String,
+    pub(super) error: OpenAiErrorObject,
+    /// The message.
+    pub(super) message: String,
+    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
+    #[serde(rename = "type")]
+    pub(super) error_type: &'static str,
+}
+
+/// The error as OpenAI's clients read it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct OpenAiErrorObject {
+    pub(super) code: Option<&'static str>,
+    /// The message.
+    pub(super) message: String,
+    /// The field at fault.
+    pub(super) param: Option<String>,
+    /// `invalid_request_error`, `rate_limit_error` or `server_error`.
+    #[serde(rename = "type")]
+    pub(super) error_type: &'static str,
+}
+
+/// An error whose form the body may decide instead of the route.
+pub(crate) struct ErrorIn {
+    /// The form that the body decides.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) error: ApiError,
+}
+
+impl From<ApiError> for ErrorIn {
+    fn from(error: ApiError) -> Self {
+        Self { dialect: None, error }
+    }
+}
+
+impl IntoResponse for ErrorIn {
+    fn into_response(self) -> Response {
+        let mut response = self.error.into_response();
+        if let Some(dialect) = self.dialect {
+            response.extensions_mut().insert(dialect);
+        }
+        response
+    }
+}
