@@ -24,7 +24,7 @@ pub(crate) use dialect::{Dialect, ErrorIn, OllamaError, OpenAiError, TeiError};
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use dialect::OpenAiErrorObject;
+use dialect::{ErrorCode, OpenAiErrorObject};
 use prefold_core::{BackendError, EngineConfig, Error, Resource, Task};
 use std::time::Duration;
 use thiserror::Error as ThisError;
@@ -236,8 +236,13 @@ impl ApiError {
         let mut response = match dialect {
             Dialect::Tei => Json(TeiError { error: message, error_type }).into_response(),
             Dialect::Ollama => Json(OllamaError { error: self.in_ollamas_words(message) }).into_response(),
-            Dialect::OpenAi => {
+            Dialect::OpenAi | Dialect::Vllm => {
                 let (param, detail) = (self.param().map(ToOwned::to_owned), message.clone());
+                let code = if dialect == Dialect::Vllm {
+                    Some(ErrorCode::Status(status.as_u16()))
+                } else {
+                    code.map(ErrorCode::Name)
+                };
                 let error = OpenAiErrorObject { code, message: message.clone(), param, error_type: openai_type };
                 Json(OpenAiError { code: status.as_u16(), detail, error, message, error_type }).into_response()
             }

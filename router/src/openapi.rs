@@ -34,8 +34,8 @@ const JSON: &str = "application/json";
 const EITHER_DIALECT: [&str; 2] = ["/", "/rerank"];
 
 /// Types with forms that have values in common, such as an empty list.
-const ANY_OF: [&str; 6] =
-    ["TaskBody", "TaskAnswer", "InvocationBody", "InvocationAnswer", "Predictions", "TokenPredictions"];
+const ANY_OF: [&str; 7] =
+    ["AskedType", "TaskBody", "TaskAnswer", "InvocationBody", "InvocationAnswer", "Predictions", "TokenPredictions"];
 
 /// Error statuses that any route may return, in addition to its own.
 const ERRORS: [(&str, &str); 10] = [
@@ -127,7 +127,9 @@ pub(crate) fn description(own: Task, name: &str) -> OpenApi {
     for path in ["/", "/invocations"] {
         example_of(&mut api, path).into_iter().for_each(|place| place.clone_from(&example));
     }
-    example_of(&mut api, "/api/show").into_iter().for_each(|place| *place = Some(json!({ "model": name })));
+    for path in ["/api/show", "/api/pull"] {
+        example_of(&mut api, path).into_iter().for_each(|place| *place = Some(json!({ "model": name })));
+    }
     api
 }
 
@@ -176,7 +178,7 @@ fn complete(route: &Route, operation: &mut Operation) {
     let schema = match dialect {
         _ if EITHER_DIALECT.contains(&route.path.as_str()) => EITHER_ERROR,
         Dialect::Tei => TEI_ERROR,
-        Dialect::OpenAi => OPENAI_ERROR,
+        Dialect::OpenAi | Dialect::Vllm => OPENAI_ERROR,
         Dialect::Ollama => OLLAMA_ERROR,
     };
     for (status, description) in ERRORS {

@@ -34,6 +34,7 @@ REQUESTS = {
     "/invocations": [INPUT, DOCUMENTS, PAIRS[2]], "/tokenize": [{"prompt": T}], "TEI /tokenize": [{"inputs": [T]}], "/decode": [{"ids": [1]}],
     "/detokenize": [{"tokens": [1]}], "/v1/tokenize": [{"text": T}], "/v1/detokenize": [{"tokens": [1]}],
     "/api/embed": [INPUT], "/api/embeddings": [{"prompt": T}], "/api/show": [{"model": NAME}],
+    "/api/pull": [{"model": NAME}],
 }
 
 

@@ -13,17 +13,22 @@ pub(crate) enum Dialect {
     /// `{"error": {"message", "type", "param", "code"}}`, plus the flat fields of TEI (which Cohere's clients read too)
     /// and the `detail` of Voyage.
     OpenAi,
+    /// The same, with the status as the `code` of `error`.
+    Vllm,
     /// `{"error": "..."}`
     Ollama,
 }
 
-/// Paths of vLLM whose errors are OpenAI's object, next to those under `/v1/` and `/v2/`.
-const VLLM_PATHS: [&str; 3] = ["/pooling", "/detokenize", "/invocations"];
+/// Paths whose errors are vLLM's.
+const VLLM_PATHS: [&str; 7] =
+    ["/pooling", "/detokenize", "/invocations", "/v1/score", "/v1/classify", "/v1/rerank", "/v2/rerank"];
 
 impl Dialect {
     /// The dialect of a path, unless it is an alias.
     pub(crate) fn of(path: &str) -> Self {
-        if path.starts_with("/v1/") || path.starts_with("/v2/") || VLLM_PATHS.contains(&path) {
+        if VLLM_PATHS.contains(&path) {
+            Self::Vllm
+        } else if path.starts_with("/v1/") || path.starts_with("/v2/") {
             Self::OpenAi
         } else if path.starts_with("/api/") {
             Self::Ollama
@@ -36,7 +41,7 @@ impl Dialect {
     pub(crate) fn has_one_status(self) -> bool {
         match self {
             Self::Tei => false,
-            Self::OpenAi | Self::Ollama => true,
+            Self::OpenAi | Self::Vllm | Self::Ollama => true,
         }
     }
 }
@@ -76,7 +81,7 @@ pub(crate) struct OpenAiError {
 /// The error as OpenAI's clients read it.
 #[derive(Serialize, ToSchema)]
 pub(super) struct OpenAiErrorObject {
-    pub(super) code: Option<&'static str>,
+    pub(super) code: Option<ErrorCode>,
     /// The message.
     pub(super) message: String,
     /// The field at fault.
@@ -84,6 +89,16 @@ pub(super) struct OpenAiErrorObject {
     /// `invalid_request_error`, `rate_limit_error` or `server_error`.
     #[serde(rename = "type")]
     pub(super) error_type: &'static str,
+}
+
+/// Code of an error.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum ErrorCode {
+    /// OpenAI's name for it, such as `context_length_exceeded`.
+    Name(&'static str),
+    /// The status, as in vLLM's API.
+    Status(u16),
 }
 
 /// An error whose form the body may decide instead of the route.

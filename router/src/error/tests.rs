@@ -70,6 +70,12 @@ async fn every_error_has_its_status_and_both_bodies() {
         assert!(openai["error"]["type"].is_string() && openai["error"].get("code").is_some());
         assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
         assert_eq!((&openai["code"], &openai["detail"]), (&json!(openai_status), &json!(message)));
+
+        let (got, mut vllm) = rendered(&error, Dialect::Vllm).await;
+        assert_eq!(got, openai_status, "{error:?}");
+        assert_eq!(vllm["error"]["code"], json!(openai_status));
+        vllm["error"]["code"] = openai["error"]["code"].clone();
+        assert_eq!(vllm, openai);
     }
 }
 

@@ -4,8 +4,9 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Components, RefOr};
 
 /// Fields of a body, and their other names.
-const FIELDS: [(&str, &str, &[&str]); 17] = [
+const FIELDS: [(&str, &str, &[&str]); 18] = [
     ("EmbeddingsBody", "dimensions", &["output_dimension"]),
+    ("EmbeddingsBody", "embedding_type", &["encoding_type"]),
     ("EmbeddingsBody", "truncate", &["truncation"]),
     ("EmbeddingsBody", "normalized", &["normalize", "use_activation", "activation"]),
     ("RerankBody", "instruction", &["instruct"]),
@@ -112,6 +113,7 @@ mod tests {
                 let fields = sent.as_object_mut().unwrap();
                 let value = fields.remove(field).unwrap_or_else(|| match field {
                     "dimensions" | "top_n" => json!(1),
+                    "embedding_type" => json!("float"),
                     "instruction" => json!("i"),
                     "truncation_direction" => json!("left"),
                     _ => Value::Bool(true),

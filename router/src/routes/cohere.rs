@@ -356,12 +356,8 @@ pub(crate) struct CohereDetokenizeAnswer {
 )]
 pub(crate) async fn detokenize_v1(head: Head, Json(body): Json<CohereDetokenizeBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    let lists = body.tokens.0.into_vec();
-    if lists.len() > 1 {
-        return Err(Error::invalid("tokens", "has several lists; it must be one list of token ids").into());
-    }
-    let ids = if lists.is_empty() { vec![Vec::new()] } else { lists };
-    let texts = call.engine.decode(ids, true).await.map_err(|error| error.renamed("ids", "tokens"))?;
+    let ids = body.tokens.only_list("tokens")?;
+    let texts = call.engine.decode(vec![ids], true).await.map_err(|error| error.renamed("ids", "tokens"))?;
     let text = texts.into_iter().next().unwrap_or_default();
     let answer = CohereDetokenizeAnswer { text: String::new(), meta: CohereMeta::new("1") };
     let (before, after) = split_around(&answer, "\"\"");

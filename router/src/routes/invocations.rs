@@ -12,6 +12,7 @@ use crate::state::App;
 use crate::state::call::Head;
 use crate::wire::accept::Accept;
 use crate::wire::body::{Json, RawBody};
+use crate::wire::refused::Messages;
 use axum::extract::State;
 use prefold_core::{Capabilities, Error};
 use serde::Deserialize;
@@ -52,6 +53,8 @@ struct Fields {
     inputs: Option<IgnoredAny>,
     query: Option<IgnoredAny>,
     texts: Option<IgnoredAny>,
+    #[allow(dead_code, reason = "deserializing it refuses it")]
+    messages: Option<Messages>,
     #[serde(alias = "text_1", alias = "data_1")]
     queries: Option<IgnoredAny>,
 }

@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 
 request_body! {
     /// Inputs of the model, and options, named as in vLLM.
-    pub(crate) struct PoolingBody: model, truncation_side, input_tokens, vector_form {
+    pub(crate) struct PoolingBody: model, truncation_side, input_tokens, vector_form, vllm {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// Output for each input. Default: `embed` if the model embeds, else `classify`.

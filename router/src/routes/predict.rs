@@ -12,6 +12,7 @@ use crate::wire::json_writer::{float_steps, split_around};
 use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
 use crate::wire::ranking::Ranking;
+use crate::wire::refused::JinaLabels;
 use crate::wire::request_body::request_body;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
@@ -135,7 +136,7 @@ fn labelled(
 
 request_body! {
     /// Inputs to classify, and options, named as in vLLM.
-    pub(crate) struct ClassifyBody: model, truncation_side, input_tokens {
+    pub(crate) struct ClassifyBody: model, truncation_side, input_tokens, vllm {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// False: logits instead of probabilities.
@@ -143,6 +144,14 @@ request_body! {
         use_activation: Option<bool>,
         /// Infinity's field, which its client always sends: the response has Infinity's form. True returns logits.
         raw_scores: Option<bool>,
+        /// Labels of Jina's classification: not supported.
+        #[schema(ignore)]
+        #[allow(dead_code, reason = "deserializing it refuses it")]
+        labels: Option<JinaLabels>,
+        /// Classifier of Jina's API: not supported.
+        #[schema(ignore)]
+        #[allow(dead_code, reason = "deserializing it refuses it")]
+        classifier_id: Option<JinaLabels>,
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Facts: ollama_models::tags;
         Facts: ollama_models::ps;
         Facts: ollama_models::show;
+        Facts: ollama_models::pull;
         Facts: info::version, "/api/version";
         Liveness: health::health, "/ping";
         Liveness: home::home;
@@ -135,20 +136,13 @@ mod tests {
 
     #[test]
     fn dialects_follow_the_route() {
-        for path in [
-            "/v1/embeddings",
-            "/embeddings",
-            "/score",
-            "/score/",
-            "/classify",
-            "/v2/rerank",
-            "/v1/reranking",
-            "/v1/nothing",
-            "/pooling",
-            "/detokenize",
-            "/invocations",
-        ] {
+        for path in ["/v1/embeddings", "/embeddings", "/v1/embed", "/v1/nothing", "/v2/nothing"] {
             assert_eq!(dialect_of(path), Dialect::OpenAi, "{path}");
+        }
+        let of_vllm =
+            ["/score", "/score/", "/v1/score", "/classify", "/v2/rerank", "/v1/reranking", "/pooling", "/detokenize"];
+        for path in of_vllm.into_iter().chain(["/invocations"]) {
+            assert_eq!(dialect_of(path), Dialect::Vllm, "{path}");
         }
         for path in ["/embed", "/rerank", "/reranking", "/", "/v1", "/nothing"] {
             assert_eq!(dialect_of(path), Dialect::Tei, "{path}");

@@ -9,6 +9,7 @@ use crate::wire::inputs::{IdLists, Texts};
 use crate::wire::json_writer::{split_around, text_steps};
 use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
+use crate::wire::refused::Messages;
 use crate::wire::schema::{IdListsSchema, TextsSchema};
 use prefold_core::{Error, TokenInfo};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,10 @@ pub(crate) struct TokenizeBody {
     prompt_name: Option<String>,
     /// With `prompt`: return the text of each token too.
     return_token_strs: Option<bool>,
+    /// Not supported.
+    #[schema(ignore)]
+    #[allow(dead_code, reason = "deserializing it refuses it")]
+    messages: Option<Messages>,
 }
 
 /// A token. `start` and `stop` are character offsets in the text, `null` for special tokens.
@@ -157,11 +162,7 @@ pub(crate) struct Detokenized {
 )]
 pub(crate) async fn detokenize(head: Head, Json(body): Json<DetokenizeBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    let mut lists = body.tokens.0.into_vec();
-    if lists.len() > 1 {
-        return Err(Error::invalid("tokens", "must be one list of token ids").into());
-    }
-    let ids = lists.pop().unwrap_or_default();
+    let ids = body.tokens.only_list("tokens")?;
     let texts = call.engine.decode(vec![ids], false).await.map_err(|error| error.renamed("ids", "tokens"))?;
     let text = texts.into_iter().next().unwrap_or_default();
     let (before, after) = split_around(&Detokenized { prompt: String::new() }, "\"\"");

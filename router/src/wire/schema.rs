@@ -29,8 +29,8 @@ macro_rules! described {
 
 described! {
     /// Inputs of the model: a text, a list of texts, a list of token ids, a list of such lists, or a list of texts and such
-    /// lists.
-    InputsSchema = any_of([text(), list(id()), list(any_of([text(), list(id())]))]);
+    /// lists. A text may be the field `text` of an object.
+    InputsSchema = any_of([text(), object(), list(id()), list(any_of([text(), object(), list(id())]))]);
 
     /// A text that is not empty.
     TextSchema = text();
@@ -48,11 +48,19 @@ described! {
     TokenTextsSchema = any_of([text(), list(text()), list(list(text()))]);
 
     /// A text, or an object that holds it.
-    DocumentSchema = any_of([text(), ObjectBuilder::new().property("text", text()).required("text").into()]);
+    DocumentSchema = any_of([text(), object()]);
+
+    /// Documents: a list, or one of them. Each is a text, or an object that holds it.
+    DocumentsSchema = any_of([text(), object(), list(any_of([text(), object()]))]);
 }
 
 fn text() -> Schema {
     ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).into()
+}
+
+/// An object that holds a text.
+fn object() -> Schema {
+    ObjectBuilder::new().property("text", text()).required("text").into()
 }
 
 fn id() -> Schema {

@@ -11,7 +11,9 @@ use crate::error::ApiError;
 use crate::state::unix_time;
 use axum::http::HeaderValue;
 use prefold_core::{Error, Response};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, IntoDeserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::num::NonZero;
 use utoipa::ToSchema;
 
@@ -49,6 +51,38 @@ pub(crate) enum EmbeddingType {
     Ubinary,
     /// Base64 of little-endian `float32`.
     Base64,
+}
+
+/// An element type, or a list of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OneEmbeddingType(pub(crate) EmbeddingType);
+
+impl<'de> Deserialize<'de> for OneEmbeddingType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneVisitor).map(Self)
+    }
+}
+
+struct OneVisitor;
+
+impl<'de> Visitor<'de> for OneVisitor {
+    type Value = EmbeddingType;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a type, or a list of one")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<EmbeddingType, E> {
+        EmbeddingType::deserialize(name.into_deserializer())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<EmbeddingType, A::Error> {
+        let one = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        match seq.next_element::<EmbeddingType>()? {
+            None => Ok(one),
+            Some(_) => Err(A::Error::custom("a list of several types is not supported: an answer has one")),
+        }
+    }
 }
 
 impl EmbeddingType {

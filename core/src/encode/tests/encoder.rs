@@ -54,7 +54,7 @@ fn rerank(case: &Value) -> Input {
 
 fn problem(result: Result<Vec<u32>, Error>) -> String {
     match result {
-        Err(error @ (Error::Validation { .. } | Error::TooLong { .. })) => error.to_string(),
+        Err(error @ (Error::Validation { .. } | Error::TooLong { .. } | Error::ForeignIds { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }

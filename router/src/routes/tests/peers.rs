@@ -246,3 +246,119 @@ async fn a_user_is_never_refused() {
         }
     }
 }
+
+/// `body` with the fields of `extra`.
+fn with(body: &Value, extra: Value) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    body
+}
+
+#[tokio::test]
+async fn texts_may_be_objects_and_documents_one_text() {
+    let (embedder, ranker) = (Setup::new(embedding()).build(), Setup::new(reranker()).build());
+    let plain = ask(&embedder, "/v1/embeddings", json!({ "input": ["fox", "tide"] })).await;
+    let objects = json!({ "input": [{ "text": "fox" }, "tide"] });
+    assert_eq!(ask(&embedder, "/v1/embeddings", objects).await["data"], plain["data"]);
+    let image = post(&embedder, "/v1/embeddings", json!({ "input": ["a", { "image": "b" }] })).await;
+    assert!(image.status == 400 && image.body.contains("`input[1].text`: missing field"), "{}", image.body);
+    assert_eq!(post(&ranker, "/predict", json!({ "inputs": { "text": "a", "text_pair": "b" } })).await.status, 422);
+    for path in ["/rerank", "/v1/rerank", "/v2/rerank"] {
+        let plain = ask(&ranker, path, json!({ "query": "q", "documents": ["a"] })).await;
+        for body in [
+            json!({ "query": { "text": "q" }, "documents": ["a"] }),
+            json!({ "query": "q", "documents": "a" }),
+            json!({ "query": "q", "documents": { "text": "a" } }),
+        ] {
+            assert_eq!(ask(&ranker, path, body).await["results"], plain["results"], "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_element_type_may_have_jinas_older_name_and_be_a_list_of_one() {
+    let app = Setup::new(embedding()).build();
+    let body = json!({ "input": "fox" });
+    let bits = ask(&app, "/v1/embeddings", with(&body, json!({ "embedding_type": "ubinary" }))).await;
+    for field in [json!({ "encoding_type": "ubinary" }), json!({ "embedding_type": ["ubinary"] })] {
+        assert_eq!(ask(&app, "/v1/embeddings", with(&body, field)).await["data"], bits["data"]);
+    }
+    for field in [json!({ "embedding_type": ["float", "ubinary"] }), json!({ "embedding_type": [] })] {
+        let refused = post(&app, "/v1/embeddings", with(&body, field)).await;
+        assert!(refused.status == 400 && refused.body.contains("`embedding_type"), "{}", refused.body);
+    }
+}
+
+#[tokio::test]
+async fn what_would_change_an_answer_is_refused_by_name() {
+    let (embedder, ranker) = (Setup::new(embedding()).build(), Setup::new(reranker()).build());
+    let labels = Setup::new(classifier(&["a", "b"])).build();
+    let (input, pair) = (json!({ "input": "fox" }), json!({ "query": "q", "documents": ["a"] }));
+    for (app, path, body, wrong, accepted) in [
+        (
+            &embedder,
+            "/v1/embeddings",
+            &input,
+            json!({ "return_multivector": true }),
+            json!({ "return_multivector": false }),
+        ),
+        (&embedder, "/v1/embeddings", &input, json!({ "padding": "max_length" }), json!({ "padding": "do_not_pad" })),
+        (&embedder, "/v1/embeddings", &input, json!({ "messages": [] }), json!({ "messages": null })),
+        (&embedder, "/v1/embeddings", &input, json!({ "input_type": "nix" }), json!({ "input_type": "query" })),
+        (&embedder, "/pooling", &input, json!({ "padding": "max_length" }), json!({ "padding": null })),
+        (&embedder, "/invocations", &input, json!({ "messages": [] }), json!({ "messages": null })),
+        (&embedder, "/tokenize", &json!({ "prompt": "a" }), json!({ "messages": [] }), json!({ "messages": null })),
+        (&labels, "/v1/classify", &input, json!({ "labels": ["c"] }), json!({ "labels": null })),
+        (&labels, "/v1/classify", &input, json!({ "classifier_id": "c" }), json!({ "classifier_id": null })),
+        (&ranker, "/v1/rerank", &pair, json!({ "max_tokens_per_query": 8 }), json!({ "max_tokens_per_query": 0 })),
+        (&ranker, "/v1/score", &pair, json!({ "max_tokens_per_query": 8 }), json!({ "max_tokens_per_query": 0 })),
+        (&ranker, "/v1/score", &pair, json!({ "padding": "max_length" }), json!({ "padding": "do_not_pad" })),
+    ] {
+        let name = wrong.as_object().unwrap().keys().next().unwrap();
+        let refused = post(app, path, with(body, wrong.clone())).await;
+        assert!(refused.status.is_client_error() && refused.body.contains(&format!("`{name}`")), "{}", refused.body);
+        let got = post(app, path, with(body, accepted)).await;
+        assert!(got.status == 200, "{path} {name}: {}", got.body);
+    }
+    for path in ["/v1/embeddings", "/pooling", "/invocations", "/v1/classify", "/tokenize"] {
+        let refused = post(&embedder, path, json!({ "messages": [{ "role": "user", "content": "a" }] })).await;
+        assert!(refused.body.contains("`messages`: chat messages are not supported"), "{path}: {}", refused.body);
+    }
+}
+
+#[tokio::test]
+async fn scores_take_limits_of_documents_and_an_instruction_for_the_template() {
+    let app = Setup::new(reranker()).build();
+    let body = json!({ "query": "q", "documents": ["the tide comes in and out ".repeat(8)] });
+    let tokens = async |path: &str, extra: Value| {
+        let got = post(&app, path, with(&body, extra)).await;
+        assert_eq!((got.status.as_u16(), got.headers.get("x-ignored-fields")), (200, None), "{}", got.body);
+        got.json()["usage"]["prompt_tokens"].as_u64().unwrap()
+    };
+    for path in ["/v1/score", "/v1/rerank"] {
+        let whole = tokens(path, json!({ "max_tokens_per_doc": 0 })).await;
+        assert_eq!(whole, tokens(path, json!({})).await, "{path}");
+        assert!(tokens(path, json!({ "max_tokens_per_doc": 4 })).await + 20 < whole, "{path}");
+        let instructed = tokens(path, json!({ "instruction": "Judge strictly and at length" })).await;
+        assert_ne!(instructed, whole, "{path}");
+        let by_template =
+            json!({ "chat_template_kwargs": { "instruction": "Judge strictly and at length" }, "instruction": "x" });
+        assert_eq!(tokens(path, by_template).await, instructed, "{path}");
+        let other = post(&app, path, with(&body, json!({ "chat_template_kwargs": { "thinking": true } }))).await;
+        assert_eq!(header(&other, "x-ignored-fields"), Some("chat_template_kwargs.thinking"), "{}", other.body);
+    }
+}
+
+#[tokio::test]
+async fn errors_of_vllms_routes_have_the_status_as_their_code() {
+    let (embedder, ranker) = (Setup::new(embedding()).build(), Setup::new(reranker()).build());
+    for (app, path, body, code) in [
+        (&embedder, "/pooling", json!({ "input": 5 }), json!(400)),
+        (&embedder, "/detokenize", json!({ "tokens": [[1], [2]] }), json!(400)),
+        (&ranker, "/rerank", json!({ "query": 5, "documents": ["a"] }), json!(400)),
+        (&ranker, "/score", json!({ "query": "q" }), json!(400)),
+        (&embedder, "/v1/embeddings", json!({ "input": 5 }), json!(null)),
+    ] {
+        assert_eq!(post(app, path, body).await.json()["error"]["code"], code, "{path}");
+    }
+}
