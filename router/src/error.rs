@@ -19,7 +19,7 @@
 
 mod dialect;
 
-pub(crate) use dialect::{Dialect, ErrorIn, OllamaError, OpenAiError, TeiError};
+pub(crate) use dialect::{Dialect, OllamaError, OpenAiError, TeiError};
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -307,6 +307,29 @@ pub(crate) fn routes_of(task: Task) -> &'static [&'static str] {
         Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],
         Task::Classify => &["/predict", "/v1/classify"],
         Task::ClassifyTokens => &["/predict_tokens"],
+    }
+}
+
+/// An error whose form the body may decide instead of the route.
+pub(crate) struct ErrorIn {
+    /// The form that the body decides.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) error: ApiError,
+}
+
+impl From<ApiError> for ErrorIn {
+    fn from(error: ApiError) -> Self {
+        Self { dialect: None, error }
+    }
+}
+
+impl IntoResponse for ErrorIn {
+    fn into_response(self) -> Response {
+        let mut response = self.error.into_response();
+        if let Some(dialect) = self.dialect {
+            response.extensions_mut().insert(dialect);
+        }
+        response
     }
 }
 

@@ -1,7 +1,5 @@
 //! Forms of an error's body.
 
-use super::ApiError;
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -99,27 +97,4 @@ pub(super) enum ErrorCode {
     Name(&'static str),
     /// The status, as in vLLM's API.
     Status(u16),
-}
-
-/// An error whose form the body may decide instead of the route.
-pub(crate) struct ErrorIn {
-    /// The form that the body decides.
-    pub(crate) dialect: Option<Dialect>,
-    pub(crate) error: ApiError,
-}
-
-impl From<ApiError> for ErrorIn {
-    fn from(error: ApiError) -> Self {
-        Self { dialect: None, error }
-    }
-}
-
-impl IntoResponse for ErrorIn {
-    fn into_response(self) -> Response {
-        let mut response = self.error.into_response();
-        if let Some(dialect) = self.dialect {
-            response.extensions_mut().insert(dialect);
-        }
-        response
-    }
 }

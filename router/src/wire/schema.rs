@@ -38,6 +38,9 @@ described! {
     /// A text or a list of texts.
     TextsSchema = any_of([text(), list(text())]);
 
+    /// A text, a list of texts, or an empty text or list.
+    TextsOrNoneSchema = any_of([ObjectBuilder::new().schema_type(Type::String).into(), array(text()).into()]);
+
     /// A list of token ids or a list of such lists.
     IdListsSchema = any_of([list(id()), list(array(id()).into())]);
 

@@ -10,7 +10,7 @@ use crate::wire::inputs::TextsOrNone;
 use crate::wire::json_writer::{float_steps, split_around};
 use crate::wire::pieces::{JsonText, framed};
 use crate::wire::request_body::request_body;
-use crate::wire::schema::TextsSchema;
+use crate::wire::schema::TextsOrNoneSchema;
 use prefold_core::{EmbedOptions, EncodeOptions, Error, Input, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ request_body! {
     /// Texts to embed, and options, named as in Ollama.
     pub(crate) struct OllamaEmbedBody: model, prompt {
         /// No text, `""` or an empty list has an empty list of vectors: clients load a model with it.
-        #[schema(value_type = Option<TextsSchema>)]
+        #[schema(value_type = Option<TextsOrNoneSchema>)]
         input: Option<TextsOrNone>,
         /// Truncate texts that are too long instead of rejecting them. Default: `--auto-truncate`.
         truncate: Option<bool>,
