@@ -105,7 +105,7 @@ def test_progress(model, texts, capsys, monkeypatch):
     (lambda m: m.embed("a", dimensions=-1), prefold.InputError, "dimensions", "is -1"),
     (lambda m: m.embed("a", dimensions=0), prefold.InputError, "dimensions", "is 0; it must be from 1 to"),
     (lambda m: m.embed("a", prompt_name="no"), prefold.InputError, "prompt_name", "`no` is not a prompt"),
-    (lambda m: m.embed("a", input_type="no"), prefold.InputError, "input_type", "unknown variant `no`"),
+    (lambda m: m.embed("a", input_type="no"), prefold.InputError, "input_type", "unknown value `no`"),
     (lambda m: m.embed("a", batch=0), prefold.InputError, "batch", "is 0; it must be from 1 to"),
     (lambda m: m.embed("word " * 9999, truncate=False), prefold.TooLongError, "texts", "maximum context length is"),
     (lambda m: m.rerank("a", ["b"], top_n=0), prefold.InputError, "top_n", "is 0; it must be at least 1"),

@@ -270,7 +270,7 @@ impl ResolvedOptions {
     pub(super) fn too_long(&self, place: Place, problem: impl Display) -> Error {
         let limit = self.max_tokens;
         let limit = match self.cuts_documents_only {
-            true => format!("`truncate_prompt_tokens` is {limit}"),
+            true => format!("the limit is {limit}, as the request asks"),
             false => format!("this model's maximum context length is {limit} tokens"),
         };
         let problem = place.problem(format!("{problem}; {limit}. Please reduce the length of the input"));

@@ -168,7 +168,7 @@ async fn a_slash_at_the_end_changes_nothing() {
     for path in ["/v1/embeddings", "/embeddings"] {
         let body = json!({ "input": "a" });
         let with_slash = format!("{path}/");
-        assert_eq!(ask(&app, &with_slash, body.clone()).await, ask(&app, path, body).await, "{path}");
+        assert_eq!(ask(&app, &with_slash, body.clone()).await["data"], ask(&app, path, body).await["data"], "{path}");
         let refused = post(&app, &with_slash, "{").await;
         assert!(refused.json()["error"].is_object(), "{}", refused.body);
     }

@@ -284,7 +284,8 @@ async fn values_count_while_they_are_parsed_whether_or_not_the_client_is_there()
         }
     };
     tokio::select! { _ = &mut parsing => panic!("it waits"), () = begun => {} }
-    drop((parsing, share));
+    drop(parsing);
+    drop((read, share));
     assert!(quota.held() > body.len(), "{}", quota.held());
     go_on.send(()).unwrap();
     quota.all_released().await;
