@@ -10,8 +10,9 @@ use super::usage::UsageBody;
 use crate::error::ApiError;
 use crate::state::unix_time;
 use axum::http::HeaderValue;
-use prefold_core::{Error, Response};
-use serde::de::{Error as _, IntoDeserializer, SeqAccess, Visitor};
+use prefold_core::{Error, Response, shown};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{Error as _, IntoDeserializer, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::num::NonZero;
@@ -69,11 +70,13 @@ impl<'de> Visitor<'de> for OneVisitor {
     type Value = EmbeddingType;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a type, or a list of one")
+        f.write_str("`float`, `int8`, `uint8`, `binary`, `ubinary` or `base64`, or a list of one of them")
     }
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<EmbeddingType, E> {
-        EmbeddingType::deserialize(name.into_deserializer())
+        let known: StrDeserializer<'_, ValueError> = name.into_deserializer();
+        // The deserializer of a request cuts what an error repeats of it; this one does not.
+        EmbeddingType::deserialize(known).map_err(|_| E::invalid_value(Unexpected::Str(&shown(name)), &self))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<EmbeddingType, A::Error> {

@@ -283,9 +283,14 @@ async fn an_element_type_may_have_jinas_older_name_and_be_a_list_of_one() {
     for field in [json!({ "encoding_type": "ubinary" }), json!({ "embedding_type": ["ubinary"] })] {
         assert_eq!(ask(&app, "/v1/embeddings", with(&body, field)).await["data"], bits["data"]);
     }
-    for field in [json!({ "embedding_type": ["float", "ubinary"] }), json!({ "embedding_type": [] })] {
+    for field in [
+        json!({ "embedding_type": ["float", "ubinary"] }),
+        json!({ "embedding_type": [] }),
+        json!({ "embedding_type": "x".repeat(5000) }),
+    ] {
         let refused = post(&app, "/v1/embeddings", with(&body, field)).await;
         assert!(refused.status == 400 && refused.body.contains("`embedding_type"), "{}", refused.body);
+        assert!(refused.body.len() < 2000, "{}", refused.body);
     }
 }
 
