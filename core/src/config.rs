@@ -1,6 +1,7 @@
 //! Configuration of the engine.
 
 use crate::error::Error;
+use crate::request::ForeignIds;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
@@ -48,6 +49,8 @@ pub struct EngineConfig {
     pub auto_truncate: bool,
     /// Accept empty texts instead of refusing them. Their vectors mean nothing, and may be close to the vector of any text.
     pub allow_empty_inputs: bool,
+    /// Treatment of token ids that look like another tokenizer's.
+    pub token_ids: ForeignIds,
 }
 
 impl Default for EngineConfig {
@@ -71,6 +74,7 @@ impl Default for EngineConfig {
             warmup_tokens: 64,
             auto_truncate: true,
             allow_empty_inputs: false,
+            token_ids: ForeignIds::default(),
         }
     }
 }

@@ -12,8 +12,8 @@ use thiserror::Error;
 /// Failure of a request or of one of its inputs.
 ///
 /// The variants are grouped by the party at fault, which decides the HTTP status: the client
-/// ([`Empty`](Self::Empty), [`Validation`](Self::Validation), [`TooLong`](Self::TooLong), [`Tokenization`](Self::Tokenization),
-/// [`BatchTooLarge`](Self::BatchTooLarge), [`NotCapable`](Self::NotCapable)), the load
+/// ([`Empty`](Self::Empty), [`Validation`](Self::Validation), [`TooLong`](Self::TooLong), [`ForeignIds`](Self::ForeignIds),
+/// [`Tokenization`](Self::Tokenization), [`BatchTooLarge`](Self::BatchTooLarge), [`NotCapable`](Self::NotCapable)), the load
 /// ([`Overloaded`](Self::Overloaded)), or the server ([`Backend`](Self::Backend), [`ShuttingDown`](Self::ShuttingDown)).
 #[derive(Debug, Clone, Error)]
 pub enum Error {
@@ -39,6 +39,14 @@ pub enum Error {
         /// The request's field.
         field: &'static str,
         /// The fault and the limit, as the rest of a sentence.
+        problem: String,
+    },
+    /// Token ids that cannot be, or do not look like, those of the model's tokenizer.
+    #[error("`{field}` {problem}")]
+    ForeignIds {
+        /// The request's field.
+        field: &'static str,
+        /// The fault, as the rest of a sentence.
         problem: String,
     },
     /// The tokenizer could not encode or decode a text.
@@ -101,6 +109,7 @@ impl Error {
             | Self::Validation { field, .. }
             | Self::TooLong { field, .. }
             | Self::Tokenization { field, .. }
+            | Self::ForeignIds { field, .. }
             | Self::BatchTooLarge { field, .. }
                 if *field == from =>
             {
@@ -117,6 +126,7 @@ impl Error {
             Self::Empty { .. }
             | Self::Validation { .. }
             | Self::TooLong { .. }
+            | Self::ForeignIds { .. }
             | Self::Tokenization { .. }
             | Self::BatchTooLarge { .. }
             | Self::NotCapable { .. }

@@ -51,7 +51,8 @@ pub use plan::tokens::{LengthMismatch, Scope, TaskId, TokenSlice, Tokens};
 pub use postprocess::aggregation::Aggregation;
 pub use postprocess::entities::{Entities, Entity, Step};
 pub use request::{
-    EmbedOptions, EncodeLimits, EncodeOptions, Input, Place, Prompt, ScoreRequest, SharedText, TruncationDirection,
+    EmbedOptions, EncodeLimits, EncodeOptions, ForeignIds, Input, Place, Prompt, ScoreRequest, SharedText,
+    TruncationDirection,
 };
 pub use response::{RerankScore, Response, TextToken, Timings, TokenInfo, TokenLogits, TokenVectors, Usage};
 pub use shown::{excerpt, listed, shown, without_credentials};

@@ -131,7 +131,9 @@ pub fn describe() {
 /// The label `err` of [`REQUEST_FAILURE`].
 fn error_label(error: &Error) -> &'static str {
     match error {
-        Error::Empty { .. } | Error::Validation { .. } | Error::TooLong { .. } => "validation",
+        Error::Empty { .. } | Error::Validation { .. } | Error::TooLong { .. } | Error::ForeignIds { .. } => {
+            "validation"
+        }
         Error::Tokenization { .. } => "tokenization",
         Error::BatchTooLarge { .. } => "batch_size",
         Error::NotCapable { .. } => "model_type",

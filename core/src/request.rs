@@ -182,6 +182,20 @@ pub struct EncodeLimits {
     pub max_input_length: usize,
     /// Value of [`EncodeOptions::truncate`] when absent.
     pub auto_truncate: bool,
+    /// Treatment of token ids that look like another tokenizer's.
+    pub token_ids: ForeignIds,
+}
+
+/// Treatment of inputs whose token ids look like another tokenizer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForeignIds {
+    /// The request is refused.
+    Refuse,
+    /// They are computed and counted in [`Usage::foreign_inputs`](crate::Usage::foreign_inputs).
+    #[default]
+    Count,
+    /// They are computed, and nothing is checked but that the ids are in the vocabulary.
+    Accept,
 }
 
 /// Choices of a request for embeddings.

@@ -33,6 +33,8 @@ pub struct Usage {
     pub computed_tokens: usize,
     /// Inputs that were too long and were truncated.
     pub truncated_inputs: usize,
+    /// Inputs whose token ids look like another tokenizer's.
+    pub foreign_inputs: usize,
 }
 
 impl Usage {

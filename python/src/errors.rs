@@ -20,9 +20,10 @@ fn exception(name: &str, message: String, field: Option<&str>) -> PyErr {
 pub(crate) fn to_python(error: &Error) -> PyErr {
     let message = error.to_string();
     match error {
-        Error::Empty { field, .. } | Error::Validation { field, .. } | Error::BatchTooLarge { field, .. } => {
-            exception("InputError", message, Some(field))
-        }
+        Error::Empty { field, .. }
+        | Error::Validation { field, .. }
+        | Error::ForeignIds { field, .. }
+        | Error::BatchTooLarge { field, .. } => exception("InputError", message, Some(field)),
         Error::TooLong { field, .. } => exception("TooLongError", message, Some(field)),
         Error::Tokenization { field, .. } => exception("TokenizationError", message, Some(field)),
         Error::NotCapable { .. } => exception("NotCapableError", message, None),

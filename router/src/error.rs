@@ -17,14 +17,17 @@
 //! A handler's error travels as an extension of an empty response until [`ApiError::render`] writes the body, because
 //! the body's form depends on the route and not on the error.
 
+mod dialect;
+
+pub(crate) use dialect::{Dialect, OllamaError, OpenAiError, TeiError};
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use dialect::{ErrorCode, OpenAiErrorObject};
 use prefold_core::{BackendError, EngineConfig, Error, Resource, Task};
-use serde::Serialize;
 use std::time::Duration;
 use thiserror::Error as ThisError;
-use utoipa::ToSchema;
 
 /// Seconds after which a refused client may retry.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -81,7 +84,9 @@ pub(crate) enum ApiError {
     #[error("the request body did not arrive within {} s (--client-timeout)", .0.as_secs_f32())]
     Slow(Duration),
     /// The API key is missing or wrong.
-    #[error("the API key is missing or wrong: send `Authorization: Bearer <API_KEY>`")]
+    #[error(
+        "the API key is missing or wrong: send `Authorization: Bearer <API_KEY>`, or the key in `api-key` or `x-api-key`"
+    )]
     Unauthorized,
     /// There is no such route.
     #[error("there is no route `{0}`")]
@@ -103,87 +108,6 @@ pub(crate) enum ApiError {
     /// A panic was caught.
     #[error("internal error; the server's log has the details")]
     Panic,
-}
-
-/// The form of an error's body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// `{"error": "...", "error_type": "..."}`
-    Tei,
-    /// `{"error": {"message", "type", "param", "code"}}`, plus the flat fields of TEI (which Cohere's clients read too)
-    /// and the `detail` of Voyage.
-    OpenAi,
-    /// `{"error": "..."}`
-    Ollama,
-}
-
-/// Paths of vLLM whose errors are OpenAI's object, next to those under `/v1/` and `/v2/`.
-const VLLM_PATHS: [&str; 3] = ["/pooling", "/detokenize", "/invocations"];
-
-impl Dialect {
-    /// The dialect of a path, unless it is an alias.
-    pub(crate) fn of(path: &str) -> Self {
-        if path.starts_with("/v1/") || path.starts_with("/v2/") || VLLM_PATHS.contains(&path) {
-            Self::OpenAi
-        } else if path.starts_with("/api/") {
-            Self::Ollama
-        } else {
-            Self::Tei
-        }
-    }
-
-    /// True if every fault of a request is 400, as its clients expect.
-    pub(crate) fn has_one_status(self) -> bool {
-        match self {
-            Self::Tei => false,
-            Self::OpenAi | Self::Ollama => true,
-        }
-    }
-}
-
-/// An error of Ollama's routes.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct OllamaError {
-    /// The message.
-    error: String,
-}
-
-/// An error of the routes of text-embeddings-inference.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct TeiError {
-    /// The message.
-    error: String,
-    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
-    error_type: &'static str,
-}
-
-/// An error of the routes under `/v1` and `/v2`: OpenAI's object, plus the flat fields of text-embeddings-inference and
-/// Voyage.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct OpenAiError {
-    /// The status.
-    code: u16,
-    /// The message, where Voyage's clients read it.
-    detail: String,
-    error: OpenAiErrorObject,
-    /// The message.
-    message: String,
-    /// `Validation`, `Empty`, `Tokenizer`, `Backend`, `Overloaded`, `Unhealthy`, ...
-    #[serde(rename = "type")]
-    error_type: &'static str,
-}
-
-/// The error as OpenAI's clients read it.
-#[derive(Serialize, ToSchema)]
-struct OpenAiErrorObject {
-    code: Option<&'static str>,
-    /// The message.
-    message: String,
-    /// The field at fault.
-    param: Option<String>,
-    /// `invalid_request_error`, `rate_limit_error` or `server_error`.
-    #[serde(rename = "type")]
-    error_type: &'static str,
 }
 
 /// Status and types of an error in a response.
@@ -215,7 +139,9 @@ impl ApiError {
         match self {
             Self::Engine(error) => match error {
                 Error::Empty { .. } => ErrorClass::client(StatusCode::BAD_REQUEST, "Empty"),
-                Error::Validation { .. } | Error::NotCapable { .. } => ErrorClass::client(unprocessable, "Validation"),
+                Error::Validation { .. } | Error::ForeignIds { .. } | Error::NotCapable { .. } => {
+                    ErrorClass::client(unprocessable, "Validation")
+                }
                 Error::TooLong { .. } => {
                     ErrorClass { code: Some("context_length_exceeded"), ..ErrorClass::client(too_large, "Validation") }
                 }
@@ -270,6 +196,7 @@ impl ApiError {
                 Error::Empty { field, .. }
                 | Error::Validation { field, .. }
                 | Error::TooLong { field, .. }
+                | Error::ForeignIds { field, .. }
                 | Error::Tokenization { field, .. }
                 | Error::BatchTooLarge { field, .. },
             ) => Some(field),
@@ -309,8 +236,13 @@ impl ApiError {
         let mut response = match dialect {
             Dialect::Tei => Json(TeiError { error: message, error_type }).into_response(),
             Dialect::Ollama => Json(OllamaError { error: self.in_ollamas_words(message) }).into_response(),
-            Dialect::OpenAi => {
+            Dialect::OpenAi | Dialect::Vllm => {
                 let (param, detail) = (self.param().map(ToOwned::to_owned), message.clone());
+                let code = if dialect == Dialect::Vllm {
+                    Some(ErrorCode::Status(status.as_u16()))
+                } else {
+                    code.map(ErrorCode::Name)
+                };
                 let error = OpenAiErrorObject { code, message: message.clone(), param, error_type: openai_type };
                 Json(OpenAiError { code: status.as_u16(), detail, error, message, error_type }).into_response()
             }
@@ -348,6 +280,11 @@ fn advice(error: &Error) -> String {
             }
         }
         Error::BatchTooLarge { .. } => format!(" ({} times --max-client-batch-size)", EngineConfig::MAX_CHUNKS),
+        Error::ForeignIds { .. } => {
+            "; send texts, or ids of the served model's tokenizer. LangChain's OpenAIEmbeddings must have \
+                                     check_embedding_ctx_length=False, or it sends ids of OpenAI's (--token-ids)"
+                .to_owned()
+        }
         Error::Backend(BackendError::NotFinite { dtype, .. }) if *dtype != "float32" => " (--dtype float32)".to_owned(),
         Error::Empty { .. }
         | Error::Validation { .. }
@@ -370,6 +307,29 @@ pub(crate) fn routes_of(task: Task) -> &'static [&'static str] {
         Task::Rerank => &["/rerank", "/v1/rerank", "/v1/score"],
         Task::Classify => &["/predict", "/v1/classify"],
         Task::ClassifyTokens => &["/predict_tokens"],
+    }
+}
+
+/// An error whose form the body may decide instead of the route.
+pub(crate) struct ErrorIn {
+    /// The form that the body decides.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) error: ApiError,
+}
+
+impl From<ApiError> for ErrorIn {
+    fn from(error: ApiError) -> Self {
+        Self { dialect: None, error }
+    }
+}
+
+impl IntoResponse for ErrorIn {
+    fn into_response(self) -> Response {
+        let mut response = self.error.into_response();
+        if let Some(dialect) = self.dialect {
+            response.extensions_mut().insert(dialect);
+        }
+        response
     }
 }
 

@@ -5,17 +5,13 @@ use crate::loading::{self, StartError};
 use crate::routes::info::Info;
 use crate::routes::predict::{activation, labels, predictions};
 use crate::routes::ranked::rank;
-use crate::routes::rerank::check_top_n;
 use crate::state::model_names::ModelNames;
 use crate::wire::encode_fields::EncodeFields;
-use crate::wire::prompt::{Choices, InputType, PromptFields};
+use crate::wire::prompt::{AskedType, Choices, PromptFields};
 use prefold_core::{
     EmbedOptions, EncodeOptions, Engine, EngineConfig, Error, Input, LogitActivation, ProcessLimits, ProcessQuotas,
     ScoreRequest, TokenInfo,
 };
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as ValueError, StrDeserializer};
 use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,7 +140,9 @@ impl LocalModel {
         options: TextOptions,
         (raw, top_n): (bool, Option<usize>),
     ) -> Result<Vec<RankedDocument>, Error> {
-        check_top_n(top_n)?;
+        if top_n == Some(0) {
+            return Err(Error::invalid("top_n", "is 0; it must be at least 1"));
+        }
         let encode = self.options(options)?;
         let request =
             ScoreRequest { queries: vec![query], query_field: "query", documents: texts, instruction, encode };
@@ -183,18 +181,12 @@ impl LocalModel {
 
     fn options(&self, options: TextOptions) -> Result<EncodeOptions, Error> {
         let TextOptions { prompt_name, prompt, input_type, task, truncate, without_special_tokens } = options;
-        let input_type = input_type.as_deref().map(parse_type).transpose()?;
+        let input_type = input_type.map(AskedType::from);
         let prompt = PromptFields { prompt_name, prompt, input_type, task };
         let add_special_tokens = Some(!without_special_tokens);
         let fields = EncodeFields { truncate, prompt, add_special_tokens, ..Default::default() };
         fields.options("texts", Choices::of(&self.engine.info().capabilities), |_, _| Ok(()))
     }
-}
-
-/// A type of texts by its name.
-fn parse_type(name: &str) -> Result<InputType, Error> {
-    let name: StrDeserializer<'_, ValueError> = name.into_deserializer();
-    InputType::deserialize(name).map_err(|error| Error::invalid("input_type", error.to_string()))
 }
 
 /// Raises the limits that `settings` does not set, so that calls wait instead of being refused.

@@ -1,18 +1,41 @@
 //! The OpenAPI description: the parts of each route, and the parts that all routes share.
 
+mod aliases;
+
 use crate::error::{Dialect, OllamaError, OpenAiError, TeiError};
 use crate::routes::table::{Kind, ROUTES, Route};
 use crate::wire::answer::{DTYPE, SHAPE};
+use prefold_core::Task;
+use serde_json::{Value, json};
 use utoipa::OpenApi as _;
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, OneOf, Schema, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    Content, ContentBuilder, Header, HeaderBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder,
+    Components, Content, ContentBuilder, Header, HeaderBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Response,
+    ResponseBuilder,
 };
 
 /// Name of the security scheme.
 const KEY: &str = "api_key";
+
+const KEY_DESCRIPTION: &str = "`--api-key`, when it is set. The headers `api-key` and `x-api-key` take it too";
+
+/// Schemas of an error's body.
+const TEI_ERROR: &[&str] = &["TeiError"];
+const OPENAI_ERROR: &[&str] = &["OpenAiError"];
+const OLLAMA_ERROR: &[&str] = &["OllamaError"];
+const EITHER_ERROR: &[&str] = &["TeiError", "OpenAiError"];
+
+/// Media type of bodies.
+const JSON: &str = "application/json";
+
+/// Routes with the errors of either form: the list in the body decides.
+const EITHER_DIALECT: [&str; 2] = ["/", "/rerank"];
+
+/// Types with forms that have values in common, such as an empty list.
+const ANY_OF: [&str; 7] =
+    ["AskedType", "TaskBody", "TaskAnswer", "InvocationBody", "InvocationAnswer", "Predictions", "TokenPredictions"];
 
 /// Error statuses that any route may return, in addition to its own.
 const ERRORS: [(&str, &str); 10] = [
@@ -76,12 +99,11 @@ const COST_HEADERS: [(&str, &str); 12] = [
 struct Description;
 
 /// The description of the routes: of each one what its handler says, its errors and headers, whether it needs an API key,
-/// and its aliases.
-pub(crate) fn description() -> OpenApi {
+/// and its aliases. `own` is the model's first task, of which `POST /` has the example, and `name` the model's name.
+pub(crate) fn description(own: Task, name: &str) -> OpenApi {
     let mut api = Description::openapi();
     let components = api.components.get_or_insert_default();
-    let scheme =
-        Http::builder().scheme(HttpAuthScheme::Bearer).description(Some("`--api-key`, when it is set")).build();
+    let scheme = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(KEY_DESCRIPTION)).build();
     components.security_schemes.insert(KEY.to_owned(), RefOr::T(SecurityScheme::Http(scheme)));
     let mut add = |path: &str, item| api.paths.paths.entry(path.to_owned()).or_default().merge_operations(item);
     for route in ROUTES.iter() {
@@ -93,7 +115,43 @@ pub(crate) fn description() -> OpenApi {
             add(&route.path, item);
         }
     }
+    aliases::describe(components);
+    make_any_of(components);
+    let own_route = match own {
+        Task::Embed => "/embed",
+        Task::Rerank => "/rerank",
+        Task::Classify => "/predict",
+        Task::ClassifyTokens => "/predict_tokens",
+    };
+    let example = example_of(&mut api, own_route).and_then(|example| example.clone());
+    for path in ["/", "/invocations"] {
+        example_of(&mut api, path).into_iter().for_each(|place| place.clone_from(&example));
+    }
+    for path in ["/api/show", "/api/pull"] {
+        example_of(&mut api, path).into_iter().for_each(|place| *place = Some(json!({ "model": name })));
+    }
     api
+}
+
+/// The example of the body that is posted to a path.
+fn example_of<'a>(api: &'a mut OpenApi, path: &str) -> Option<&'a mut Option<Value>> {
+    let operation = api.paths.paths.get_mut(path)?.post.as_mut()?;
+    let Some(RefOr::T(body)) = &mut operation.request_body else { return None };
+    match body.content.get_mut(JSON)? {
+        RefOr::T(content) => Some(&mut content.example),
+        RefOr::Ref(_) => None,
+    }
+}
+
+/// Lets a value have several of the forms of a type.
+fn make_any_of(components: &mut Components) {
+    for name in ANY_OF {
+        let Some(RefOr::T(schema)) = components.schemas.get_mut(name) else { continue };
+        if let Schema::OneOf(OneOf { items, description, .. }) = schema {
+            let any_of = items.drain(..).fold(AnyOfBuilder::new(), AnyOfBuilder::item);
+            *schema = any_of.description(description.take()).into();
+        }
+    }
 }
 
 /// The operations of `path` at another path.
@@ -118,9 +176,10 @@ fn complete(route: &Route, operation: &mut Operation) {
     let runs_the_model = route.kind == Kind::Model;
     let dialect = Dialect::of(&route.path);
     let schema = match dialect {
-        Dialect::Tei => "TeiError",
-        Dialect::OpenAi => "OpenAiError",
-        Dialect::Ollama => "OllamaError",
+        _ if EITHER_DIALECT.contains(&route.path.as_str()) => EITHER_ERROR,
+        Dialect::Tei => TEI_ERROR,
+        Dialect::OpenAi | Dialect::Vllm => OPENAI_ERROR,
+        Dialect::Ollama => OLLAMA_ERROR,
     };
     for (status, description) in ERRORS {
         let may_happen = match status {
@@ -142,7 +201,7 @@ fn complete(route: &Route, operation: &mut Operation) {
         }
     }
     if let Some(RefOr::T(own)) = operation.responses.responses.get_mut("404") {
-        own.content.entry("application/json".to_owned()).or_insert_with(|| RefOr::T(content(schema)));
+        own.content.entry(JSON.to_owned()).or_insert_with(|| RefOr::T(content(schema)));
     }
     if let Some(RefOr::T(ok)) = operation.responses.responses.get_mut("200").filter(|_| runs_the_model) {
         for (name, description) in COST_HEADERS {
@@ -162,12 +221,19 @@ fn complete(route: &Route, operation: &mut Operation) {
     });
 }
 
-fn error(schema: &str, description: &str) -> Response {
-    ResponseBuilder::new().description(description).content("application/json", content(schema)).build()
+fn error(schemas: &[&str], description: &str) -> Response {
+    ResponseBuilder::new().description(description).content(JSON, content(schemas)).build()
 }
 
-fn content(schema: &str) -> Content {
-    ContentBuilder::new().schema(Some(Ref::from_schema_name(schema))).build()
+fn content(schemas: &[&str]) -> Content {
+    let schema: RefOr<Schema> = match schemas {
+        [schema] => Ref::from_schema_name(*schema).into(),
+        several => {
+            let refs = several.iter().map(|schema| Ref::from_schema_name(*schema));
+            refs.fold(AnyOfBuilder::new(), AnyOfBuilder::item).into()
+        }
+    };
+    ContentBuilder::new().schema(Some(schema)).build()
 }
 
 fn header(description: &str) -> RefOr<Header> {
@@ -180,14 +246,20 @@ mod tests {
     use crate::testing::{Setup, embedding};
     use axum::body::Body;
     use axum::http::{Method, Request, StatusCode};
+    use prefold_core::Task;
     use std::path::Path;
     use tower::ServiceExt;
+    use utoipa::openapi::OpenApi;
+
+    fn description() -> OpenApi {
+        super::description(Task::Embed, "prefold-mini")
+    }
 
     /// Run with `UPDATE_DOCS=1` after a change of the routes.
     #[test]
     fn the_description_that_is_checked_in_is_that_of_the_routes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
-        let written = super::description().to_pretty_json().unwrap() + "\n";
+        let written = description().to_pretty_json().unwrap() + "\n";
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &written).unwrap();
         }
@@ -198,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_described_is_routed() {
         let router = crate::server::routing::router(Setup::new(embedding()).build());
-        let paths = super::description().paths.paths;
+        let paths = description().paths.paths;
         assert!(paths.len() > 20, "{}", paths.len());
         for (path, item) in paths {
             for (method, operation) in [(Method::GET, item.get), (Method::POST, item.post)] {
@@ -217,7 +289,7 @@ mod tests {
 
     #[test]
     fn operations_have_names_of_their_own() {
-        let mut ids: Vec<_> = super::description()
+        let mut ids: Vec<_> = description()
             .paths
             .paths
             .into_values()

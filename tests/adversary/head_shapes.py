@@ -104,7 +104,8 @@ def keys_in_wrong_places(draft):
     right = draft.key or "x"
     extra, path = draft.chance.choice([
         ([("authorization", "Bearer wrong"), ("authorization", f"Bearer {right}")], None), ([("authorization", right)], None),
-        ([("authorization", f"Basic {right}")], None), ([("x-api-key", right), ("cookie", f"key={right}")], None),
+        ([("authorization", f"Basic {right}")], None), ([("x-key", right), ("cookie", f"key={right}")], None),
+        ([("x-api-key", "wrong"), ("api-key", "wrong")], None),
         ([], f"{draft.route.path}?api_key={right}"), ([("authorization", "Bearer " + "a" * 8000)], None),
     ])
     without = type(draft)(draft.chance, draft.route, None, draft.own)

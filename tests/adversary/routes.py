@@ -26,13 +26,15 @@ class Route:
 
 ENCODED = ("truncate", "truncate_prompt_tokens", "truncation_side", "add_special_tokens")
 TEI = ("truncate", "truncation_direction")
-RANKED = ("top_n", "raw_scores", "truncate", "return_documents", "truncate_prompt_tokens", "max_tokens_per_doc", "documents")
-SCORED = ("truncate", "truncate_prompt_tokens", "truncation_side")
+RANKED = ("top_n", "raw_scores", "truncate", "return_documents", "truncate_prompt_tokens", "max_tokens_per_doc", "max_tokens_per_query", "chat_template_kwargs",
+          "padding", "messages")
+SCORED = ("truncate", "truncate_prompt_tokens", "truncation_side", "max_tokens_per_doc", "max_tokens_per_query", "chat_template_kwargs", "padding",
+          "messages")
 
 
 def openai(path):
     wrong = ("encoding_format", "dimensions", "output_dtype", "embedding_type", "embed_dtype", "endianness", "normalized",
-             "late_chunking", *ENCODED)
+             "late_chunking", "return_multivector", "padding", "messages", *ENCODED)
     return Route("POST", path, texts("input", model="any"), wrong=wrong, values=1)
 
 
@@ -52,7 +54,7 @@ def score(path):
 
 
 def classify(path):
-    return Route("POST", path, texts("input"), wrong=("use_activation", *ENCODED), values=1)
+    return Route("POST", path, texts("input"), wrong=("use_activation", "labels", "classifier_id", "padding", "messages", *ENCODED), values=1)
 
 
 POSTS = (
@@ -74,7 +76,8 @@ POSTS = (
     Route("POST", "/api/embed", texts("input", model="any:latest"), wrong=("truncate", "dimensions"), values=1),
     Route("POST", "/api/embeddings", lambda made: {"prompt": made[0]}, values=1),
     Route("POST", "/api/show", lambda made: {"model": "any"}, wrong=("verbose",)),
-    Route("POST", "/tokenize", lambda made: {"prompt": made[0]}, wrong=("return_token_strs", "inputs"), is_tokenizer=True),
+    Route("POST", "/api/pull", lambda made: {"model": "any"}, wrong=("stream", "insecure")),
+    Route("POST", "/tokenize", lambda made: {"prompt": made[0]}, wrong=("return_token_strs", "messages"), is_tokenizer=True),
     Route("POST", "/tokenize", texts("inputs"), wrong=("add_special_tokens",), is_tokenizer=True),
     Route("POST", "/decode", lambda made: {"ids": [[1 + len(text) % 97 for text in made]]}, wrong=("ids", "skip_special_tokens"),
           is_tokenizer=True),

@@ -19,7 +19,7 @@ def invalid_utf8(draft):
     body = draft.body()
     at = body.rindex(b'"') if b'"' in body else 1
     wrong = draft.chance.choice([b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\x80", b"\x00", b"\x1b[2J"])
-    return draft.asked(draft.request(body[:at] + wrong + body[at:]), allowed=SYNTAX, least=1)
+    return draft.asked(draft.request(body[:at] + wrong + body[at:]), least=1)
 
 
 @shapes.posts
@@ -27,7 +27,7 @@ def lone_surrogates(draft):
     body = draft.body()
     at = body.rindex(b'"') if b'"' in body else 1
     wrong = draft.chance.choice([rb"\ud800", rb"\udc00", rb"\ud800\ud800", rb"\ud83d", rb"\u00", rb"\x41"])
-    return draft.asked(draft.request(body[:at] + wrong + body[at:]), allowed=SYNTAX, least=1)
+    return draft.asked(draft.request(body[:at] + wrong + body[at:]), least=1)
 
 
 @shapes.posts

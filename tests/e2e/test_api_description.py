@@ -1,6 +1,7 @@
 """Responses match /api-doc/openapi.json."""
 
 import json
+import re
 
 import jsonschema
 import pytest
@@ -42,7 +43,7 @@ def test_it_is_the_one_that_is_checked_in(description):
     ("/embeddings", {"input": [TEXT, [5]], "encoding_format": "base64"}),
     ("/v1/embeddings", {"input": TEXT, "output_dtype": "int8"}),
     ("/v1/embeddings", {"input": TEXT, "embedding_type": "ubinary", "normalized": False}),
-    ("/v1/embed", {"texts": [TEXT, "a"], "input_type": "document"}),
+    ("/v1/embed", {"texts": [TEXT, "a"], "input_type": "search_document"}),
     ("/v1/embed", {"texts": [TEXT], "embedding_types": ["float", "binary"]}),
     ("/v2/embed", {"texts": [TEXT, "a"], "embedding_types": ["float", "int8", "uint8", "binary", "ubinary", "base64"]}),
     ("/v2/embed", {"inputs": [{"content": [{"type": "text", "text": TEXT}]}], "truncate": "END", "max_tokens": 4}),
@@ -113,11 +114,54 @@ def test_what_the_server_tells(builtin, served, description, path):
     ("/api/show", {"model": "another"}, 404),
     ("/predict", {"inputs": "a"}, 422),
     ("/predict_tokens", {"inputs": "a"}, 422),
+    ("/rerank", {"query": "a", "texts": []}, 400),
+    ("/rerank", {"query": "a", "documents": ["a"], "top_n": -1}, 400),
 ])
 def test_errors(builtin, description, path, request_body, status):
     response = builtin.post(path, request_body)
     assert response.status == status
     check(description, path, "post", status, response.json())
+
+
+def test_examples_are_answered_by_the_models_that_can(builtin, served):
+    """What Swagger UI fills in for each route, posted to a model of each task."""
+    one = ("--radix-mlp-threshold", "1")
+    servers = [builtin, served("qwen3-reranker-tiny", *one), served(*CLASSIFIER), served("bert-ner-tiny")]
+    answered, paths = set(), set()
+    for server in servers:
+        described = server.get("/api-doc/openapi.json").json()
+        for path, item in described["paths"].items():
+            if "requestBody" not in item.get("post", {}):
+                continue
+            paths.add(path)
+            content = item["post"]["requestBody"]["content"]["application/json"]
+            schema = {**content["schema"], "components": described["components"]}
+            jsonschema.Draft202012Validator(schema).validate(content["example"])
+            response = server.post(path, content["example"])
+            if response.status == 200:
+                answered.add(path)
+                assert "x-ignored-fields" not in response.headers, path
+            else:
+                assert response.status in (400, 422) and re.search(rb"is not possible|/predict_tokens answers", response.body), (path, response)
+                assert path not in ("/", "/tokenize", "/decode"), (path, response)
+    assert answered == paths and len(paths) > 15
+
+
+def test_a_description_refuses_what_the_server_refuses(description):
+    """Empty lists and texts, and bodies of several tasks."""
+    def is_valid(name, value):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": description["components"]}
+        return jsonschema.Draft202012Validator(schema).is_valid(value)
+
+    for body in ({"input": []}, {"input": ""}, {"input": [""]}, {"input": [[]]}, {"input": [-1]}):
+        assert not is_valid("EmbeddingsBody", body), body
+    assert is_valid("TaskBody", {"inputs": "a"}) and is_valid("TaskBody", {"query": "a", "texts": ["b"]})
+    assert is_valid("RerankBody", {"query": "a", "documents": ["b"], "top_n": 0, "top_k": None})
+    for body in ({"query": "a", "documents": []}, {"query": "a", "documents": ["b"], "top_n": -1}, {"query": "", "texts": ["a"]}):
+        assert not is_valid("RerankBody", body), body
+    assert is_valid("PredictBody", {"inputs": ["a", "b"]}) and not is_valid("PredictBody", {"inputs": [["a", "b", "c"]]})
+    properties = description["components"]["schemas"]["EmbeddingsBody"]["properties"]
+    assert {"user", "output_dimension", "truncation", "use_activation", "normalize"} <= set(properties)
 
 
 def test_headers(builtin, description):

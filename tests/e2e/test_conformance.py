@@ -34,6 +34,7 @@ REQUESTS = {
     "/invocations": [INPUT, DOCUMENTS, PAIRS[2]], "/tokenize": [{"prompt": T}], "TEI /tokenize": [{"inputs": [T]}], "/decode": [{"ids": [1]}],
     "/detokenize": [{"tokens": [1]}], "/v1/tokenize": [{"text": T}], "/v1/detokenize": [{"tokens": [1]}],
     "/api/embed": [INPUT], "/api/embeddings": [{"prompt": T}], "/api/show": [{"model": NAME}],
+    "/api/pull": [{"model": NAME}],
 }
 
 
@@ -54,14 +55,10 @@ def outermost(row):
 
 ROWS = [row for api in APIS for row in read(f"{api.lower()}.tsv", COLUMNS)]
 OWN = read("own.tsv", ["route", "field", "reason"])
-# Rows of routes and fields that the server does not have yet.
-PENDING = TABLES / "pending.txt"
-PENDING = set(PENDING.read_text().splitlines()) if PENDING.exists() else set()
 
 
 def each(chosen, key):
-    marks = {True: [pytest.mark.xfail(reason="pending")], False: []}
-    return pytest.mark.parametrize("row", [pytest.param(row, id=key(row), marks=marks[key(row) in PENDING]) for row in chosen])
+    return pytest.mark.parametrize("row", chosen, ids=[key(row) for row in chosen])
 
 
 def rows(*directions, treatment=None):

@@ -42,7 +42,7 @@ def refused(path, status):
 @pytest.mark.parametrize("path, request_body, field", [
     ("/embed", {}, "inputs"),
     ("/embed", {"inputs": 7}, "inputs"),
-    ("/embed", {"inputs": {"text": "a"}}, "inputs"),
+    ("/embed", {"inputs": {"a": "b"}}, "inputs"),
     ("/embed", {"inputs": ["a", None]}, "inputs"),
     ("/embed", {"inputs": [[1, -2]]}, "inputs"),
     ("/embed", {"inputs": [[1, 14000]]}, "inputs"),

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::plan::tokens::Tokens;
 use crate::request::{EncodeLimits, EncodeOptions, Input, Place, SharedText, TruncationDirection};
 use std::collections::HashSet;
+use std::sync::OnceLock;
 use tokenizers::{Encoding, PostProcessor, Tokenizer};
 
 /// Mean bytes per token that few texts exceed.
@@ -24,6 +25,8 @@ pub(crate) struct Encoder {
     pub(super) template: Option<EncodedTemplate>,
     /// Ids of special tokens, wherever they occur.
     pub(super) special_ids: HashSet<u32>,
+    /// Ids that the tokenizer puts around a text, found with the first input of ids.
+    pub(super) around: OnceLock<Vec<u32>>,
     pub(super) bound: TruncationBound,
     pub(super) growth: Growth,
     pub(super) limits: EncodeLimits,
@@ -40,6 +43,8 @@ pub(crate) struct Encoded {
     pub(crate) characters: usize,
     /// True if the input was truncated.
     pub(crate) is_truncated: bool,
+    /// True for token ids that look like another tokenizer's.
+    pub(crate) is_foreign: bool,
 }
 
 /// Ids of an input within the limits.
@@ -48,6 +53,7 @@ pub(super) struct Fitted {
     /// Empty if all are 0.
     pub(super) token_type_ids: Vec<u32>,
     pub(super) is_truncated: bool,
+    pub(super) is_foreign: bool,
 }
 
 /// Texts that are joined to one input.
@@ -91,7 +97,8 @@ impl Encoder {
         let vocab = tokenizer.get_vocab(true);
         let bound = TruncationBound::new(&tokenizer, &vocab);
         let growth = Growth::new(&tokenizer, &vocab, limits.vocab_size).map_err(|problem| place.invalid(problem))?;
-        let mut encoder = Self { tokenizer, template: None, special_ids, bound, growth, limits, direction };
+        let around = OnceLock::new();
+        let mut encoder = Self { tokenizer, template: None, special_ids, around, bound, growth, limits, direction };
         encoder.template = template.map(|template| encoder.encode_template(template)).transpose()?;
         Ok(encoder)
     }
@@ -125,7 +132,7 @@ impl Encoder {
     /// Ids of one input, no more than the options allow.
     ///
     /// # Errors
-    /// [`Error::Empty`], [`Error::Validation`], [`Error::Tokenization`].
+    /// [`Error::Empty`], [`Error::Validation`], [`Error::ForeignIds`], [`Error::Tokenization`].
     pub(crate) fn encode(&self, input: Input, place: Place, options: &ResolvedOptions) -> Result<Encoded, Error> {
         let characters = characters(&input);
         if let Some(field) = options.prompt_field
@@ -133,7 +140,7 @@ impl Encoder {
         {
             return Err(Error::invalid(field, "is for texts; token ids are taken as they are"));
         }
-        let Fitted { ids, token_type_ids, is_truncated } = match input {
+        let Fitted { ids, token_type_ids, is_truncated, is_foreign } = match input {
             Input::Text(text) => self.encode_text(Texts::One(&options.with_prompt(text)), place, options)?,
             Input::Pair(first, second) => {
                 self.encode_text(Texts::Pair(&options.with_prompt_shared(first), &second), place, options)?
@@ -152,7 +159,7 @@ impl Encoder {
         if !token_type_ids.is_empty() {
             tokens = tokens.with_token_types(token_type_ids).map_err(|error| place.untokenizable(error))?;
         }
-        Ok(Encoded { tokens: tokens.with_task(options.task), characters, is_truncated })
+        Ok(Encoded { tokens: tokens.with_task(options.task), characters, is_truncated, is_foreign })
     }
 
     /// Bytes of an input that are encoded, its prompt or query included.
@@ -202,7 +209,7 @@ impl Encoder {
     fn encode_text(&self, texts: Texts<'_>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
         let FittedText { whole, is_truncated, .. } = self.fit_text(texts, place, options)?;
         let token_type_ids = self.token_types(whole.get_type_ids(), place)?;
-        Ok(Fitted { ids: whole.get_ids().to_vec(), token_type_ids, is_truncated })
+        Ok(Fitted { ids: whole.get_ids().to_vec(), token_type_ids, is_truncated, is_foreign: false })
     }
 
     /// The encoding of a text or a pair, with special tokens.
@@ -255,13 +262,16 @@ impl Encoder {
     }
 
     fn cut_ids(&self, mut ids: Vec<u32>, place: Place, options: &ResolvedOptions) -> Result<Fitted, Error> {
-        self.check_ids(&ids, place)?;
+        if let Some(problem) = self.beyond_vocabulary(&ids) {
+            return Err(place.foreign(problem));
+        }
+        let is_foreign = self.check_origin(&ids, place)?;
         let is_truncated = ids.len() > options.max_tokens;
         if is_truncated {
             options.check_truncation(ids.len(), false, place)?;
             options.cut(&mut ids, 0, options.max_tokens);
         }
-        Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
+        Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated, is_foreign })
     }
 
     /// Checks that the model has an embedding for each token id.
@@ -269,13 +279,14 @@ impl Encoder {
     /// # Errors
     /// An id is not below the vocabulary's size.
     pub(super) fn check_ids(&self, ids: &[u32], place: Place) -> Result<(), Error> {
-        match ids.iter().position(|&id| id as usize >= self.limits.vocab_size) {
-            None => Ok(()),
-            Some(position) => {
-                let (id, limit) = (ids[position], self.limits.vocab_size);
-                Err(place.invalid(format!("has token id {id} at position {position}, ids must be below {limit}")))
-            }
-        }
+        self.beyond_vocabulary(ids).map_or(Ok(()), |problem| Err(place.invalid(problem)))
+    }
+
+    /// The first id without an embedding, as the rest of a sentence.
+    fn beyond_vocabulary(&self, ids: &[u32]) -> Option<String> {
+        let limit = self.limits.vocab_size;
+        let (position, id) = ids.iter().enumerate().find(|&(_, &id)| id as usize >= limit)?;
+        Some(format!("has token id {id} at position {position}, ids must be below {limit}"))
     }
 
     /// [`pieces`](Self::pieces) of a pair's first text, made once for all pairs of the request with the same text.

@@ -3,6 +3,7 @@
 pub(crate) mod encoder;
 pub(crate) mod encoders;
 mod fair_queue;
+mod foreign_ids;
 pub(crate) mod growth;
 mod inspect;
 pub(crate) mod options;

@@ -252,10 +252,8 @@ impl ResolvedOptions {
         if kept < self.max_tokens {
             return Ok(());
         }
-        let limit = self.max_tokens;
-        Err(place.too_long(format!(
-            "has no room after a query of {kept} tokens, special tokens included; the limit is {limit}"
-        )))
+        let problem = format!("has no room after a query of {kept} tokens, special tokens included");
+        Err(self.too_long(place, problem))
     }
 
     /// # Errors
@@ -264,9 +262,19 @@ impl ResolvedOptions {
         if self.truncate {
             return Ok(());
         }
-        let (limit, more) = (self.max_tokens, if is_part { " or more" } else { "" });
-        Err(place
-            .too_long(format!("has {len} tokens{more}, the limit is {limit}; set `truncate` to cut what is too long")))
+        let more = if is_part { " or more" } else { "" };
+        Err(self.too_long(place, format!("has {len} tokens{more}, and `truncate` is not set")))
+    }
+
+    /// An error about a text that is too long. LiteLLM and others look for these words of OpenAI's message.
+    pub(super) fn too_long(&self, place: Place, problem: impl Display) -> Error {
+        let limit = self.max_tokens;
+        let limit = match self.cuts_documents_only {
+            true => format!("the limit is {limit}, as the request asks"),
+            false => format!("this model's maximum context length is {limit} tokens"),
+        };
+        let problem = place.problem(format!("{problem}; {limit}. Please reduce the length of the input"));
+        Error::TooLong { field: place.field, problem }
     }
 }
 
@@ -298,11 +306,6 @@ impl Place {
     /// An error about an invalid value.
     pub(super) fn invalid(self, problem: impl Display) -> Error {
         Error::invalid(self.field, self.problem(problem))
-    }
-
-    /// An error about an input with too many tokens.
-    pub(super) fn too_long(self, problem: impl Display) -> Error {
-        Error::TooLong { field: self.field, problem: self.problem(problem) }
     }
 
     /// An error of the tokenizer.

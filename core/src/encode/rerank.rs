@@ -46,8 +46,7 @@ impl Encoder {
         let instruction_place = Place { field: "instruction", index: None };
         for (place, text) in [(query_place, Some(&*query)), (instruction_place, instruction.as_deref())] {
             if text.is_some_and(|text| self.bound.exceeds(text, options.max_tokens)) {
-                let problem = format!("has more tokens than fit; the limit is {}", options.max_tokens);
-                return Err(place.too_long(problem));
+                return Err(options.too_long(place, "has more tokens than fit"));
             }
         }
         let limit = options.document_limit(place);
@@ -93,7 +92,7 @@ impl Encoder {
             options.cut(&mut ids, kept, room);
         }
         ids.extend_from_slice(&template.after);
-        Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated })
+        Ok(Fitted { ids, token_type_ids: Vec::new(), is_truncated, is_foreign: false })
     }
 }
 
@@ -115,11 +114,11 @@ impl ResolvedOptions {
             return Ok(wanted);
         }
         if kept + after >= self.max_tokens {
-            return Err(query_place.too_long(format!(
-                "and its instruction have {} tokens together with the prompt, which leaves no room for a document; the limit is {}",
-                kept + after,
-                self.max_tokens
-            )));
+            let problem = format!(
+                "and its instruction have {} tokens together with the prompt, which leaves no room for a document",
+                kept + after
+            );
+            return Err(self.too_long(query_place, problem));
         }
         self.check_truncation(wanted + after, is_part, place)?;
         Ok(self.max_tokens - after)

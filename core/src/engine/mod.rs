@@ -332,14 +332,14 @@ fn small_batches(config: &EngineConfig, max_tokens: usize) -> BatchLimits {
 /// # Errors
 /// As [`Encoder::new`].
 fn encoders(tokenizers: NonEmpty<Tokenizer>, info: &ModelInfo, config: &EngineConfig) -> Result<Encoders, Error> {
-    let auto_truncate = config.auto_truncate;
+    let EngineConfig { auto_truncate, token_ids, .. } = *config;
     let template = info.capabilities.rerank_template();
     let mut sub_models = info.sub_models.iter();
     let encoder = |mut tokenizer: Tokenizer| {
         let place = Place { field: "tokenizer", index: None };
         word_cache::limit(&mut tokenizer, config.caches_words).map_err(|error| place.untokenizable(error))?;
         let TokenLimits { vocab_size, token_types, max_input_length } = *sub_models.next().unwrap_or(info.limits());
-        let limits = EncodeLimits { vocab_size, token_types, max_input_length, auto_truncate };
+        let limits = EncodeLimits { vocab_size, token_types, max_input_length, auto_truncate, token_ids };
         Encoder::new(tokenizer, template.cloned(), limits)
     };
     Ok(Encoders::new(tokenizers.try_map(encoder)?))

@@ -128,9 +128,10 @@ impl Engine {
             tokenizers.map(inputs, turns, encode).instrument(span).await?
         };
         let scope = self.scope;
-        let sequences = encoded.into_iter().map(|Encoded { tokens, characters, is_truncated }| {
+        let sequences = encoded.into_iter().map(|Encoded { tokens, characters, is_truncated, is_foreign }| {
             usage.characters += characters;
             usage.truncated_inputs += usize::from(is_truncated);
+            usage.foreign_inputs += usize::from(is_foreign);
             usage.tokens += tokens.len();
             metrics::input_length(tokens.len());
             tokens.in_scope(scope)

@@ -6,7 +6,7 @@ use crate::config::EngineConfig;
 use crate::error::BackendError;
 use crate::outputs::{Output, Outputs};
 use crate::plan::tokens::Tokens;
-use crate::request::EncodeLimits;
+use crate::request::{EncodeLimits, ForeignIds};
 pub(crate) use crate::testing::*;
 use crate::yield_point::YieldPoint;
 use serde_json::Value;
@@ -53,7 +53,7 @@ pub(crate) fn classifier(labels: usize) -> Capabilities {
 
 /// Limits of the models that [`info`] describes.
 pub(crate) fn limits(max_input_length: usize, auto_truncate: bool) -> EncodeLimits {
-    EncodeLimits { vocab_size: 1200, token_types: 0, max_input_length, auto_truncate }
+    EncodeLimits { vocab_size: 1200, token_types: 0, max_input_length, auto_truncate, token_ids: ForeignIds::default() }
 }
 
 /// Settings under which neither time nor truncation plays a part.

@@ -110,6 +110,7 @@ fn every_kind_of_error_has_a_series_from_the_start() {
         Error::Empty { field, problem: problem() },
         Error::Validation { field, problem: problem() },
         Error::TooLong { field, problem: problem() },
+        Error::ForeignIds { field, problem: problem() },
         Error::Tokenization { field, problem: problem() },
         Error::BatchTooLarge { field, got: 2, limit: 1 },
         Error::NotCapable { asked: Task::Embed, model_type: problem(), capabilities: Arc::default() },

@@ -18,6 +18,7 @@ fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
         (Error::Empty { field, problem: problem.clone() }.into(), [400, 400], "Empty", Some("inputs")),
         (Error::Validation { field, problem: problem.clone() }.into(), [422, 400], "Validation", Some("inputs")),
         (Error::TooLong { field, problem: problem.clone() }.into(), [413, 400], "Validation", Some("inputs")),
+        (Error::ForeignIds { field, problem: problem.clone() }.into(), [422, 400], "Validation", Some("inputs")),
         (Error::Tokenization { field, problem: problem.clone() }.into(), [422, 400], "Tokenizer", Some("inputs")),
         (Error::BatchTooLarge { field, got: 3, limit: 2 }.into(), [413, 400], "Validation", Some("inputs")),
         (not_capable(Capabilities::default()).into(), [422, 400], "Validation", None),
@@ -69,6 +70,12 @@ async fn every_error_has_its_status_and_both_bodies() {
         assert!(openai["error"]["type"].is_string() && openai["error"].get("code").is_some());
         assert_eq!((&openai["message"], &openai["type"]), (&json!(message), &json!(error_type)));
         assert_eq!((&openai["code"], &openai["detail"]), (&json!(openai_status), &json!(message)));
+
+        let (got, mut vllm) = rendered(&error, Dialect::Vllm).await;
+        assert_eq!(got, openai_status, "{error:?}");
+        assert_eq!(vllm["error"]["code"], json!(openai_status));
+        vllm["error"]["code"] = openai["error"]["code"].clone();
+        assert_eq!(vllm, openai);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::state::api_keys::KeyOwner;
 use crate::state::holding::Holding;
 use crate::state::{App, SharePrefixes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use prefold_core::{Account, Scope, Share};
@@ -39,8 +39,7 @@ pub(crate) fn require_key(
 fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding), ApiError> {
     let keys = &app.http.api_keys;
     let owner = if keys.are_required() {
-        let given = request.headers().get(header::AUTHORIZATION).and_then(bearer).unwrap_or_default();
-        Some(keys.owner_of(given).ok_or(ApiError::Unauthorized)?)
+        Some(keys.owner_of(given_key(request.headers())).ok_or(ApiError::Unauthorized)?)
     } else {
         None
     };
@@ -54,6 +53,14 @@ fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding)
         extensions.insert(Scope(owner.number));
     }
     Ok((owner, holding))
+}
+
+/// The key of a request: the first that is there of `Authorization: Bearer`, Azure's `api-key` and `x-api-key`. Gateways may use
+/// `Authorization` for themselves, with another scheme.
+fn given_key(headers: &HeaderMap) -> &[u8] {
+    let key = |name| headers.get(name).map(|value: &HeaderValue| value.as_bytes().trim_ascii());
+    let given = headers.get(header::AUTHORIZATION).and_then(bearer);
+    given.or_else(|| key("api-key")).or_else(|| key("x-api-key")).unwrap_or_default()
 }
 
 /// The credentials after the scheme `Bearer`, in upper or lower case.

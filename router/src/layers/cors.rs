@@ -2,12 +2,14 @@
 
 use super::observe::REQUEST_ID;
 use crate::state::ignored::IGNORED;
+use crate::state::replaced::REPLACED;
 use crate::wire::answer::{DTYPE, RANGE, SHAPE};
+use crate::wire::cost::FOREIGN;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
 /// Response headers that pages may read in addition to the safelisted ones.
-const EXPOSED_HEADERS: [HeaderName; 18] = [
+const EXPOSED_HEADERS: [HeaderName; 20] = [
     header::RETRY_AFTER,
     HeaderName::from_static("x-compute-type"),
     HeaderName::from_static("x-compute-time"),
@@ -21,7 +23,9 @@ const EXPOSED_HEADERS: [HeaderName; 18] = [
     HeaderName::from_static("x-queue-time"),
     HeaderName::from_static("x-planning-time"),
     HeaderName::from_static("x-inference-time"),
+    FOREIGN,
     IGNORED,
+    REPLACED,
     REQUEST_ID,
     SHAPE,
     DTYPE,

@@ -5,12 +5,15 @@
 
 use crate::error::{ApiError, Dialect};
 use crate::routes::table::{self, Kind};
+use crate::routes::without_slash;
 use crate::state::api_keys::KeyOwner;
 use crate::state::call::ChosenModel;
 use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
-use crate::state::{App, random_id};
+use crate::state::replaced::{REPLACED, ReplacedText};
+use crate::state::{App, random_id, unix_time};
 use crate::telemetry::metrics::{DURATION, REFUSED, REQUESTS, UNMATCHED};
+use crate::telemetry::rare_warning::RareWarning;
 use crate::telemetry::traces::{self, Outcome};
 use crate::wire::cost::Cost;
 use axum::extract::{MatchedPath, Request, State};
@@ -39,6 +42,7 @@ pub(crate) fn observe(
 ) -> impl Future<Output = Response> + Send {
     let exchange = Exchange::new(app, &request);
     request.extensions_mut().insert(exchange.ignored.clone());
+    request.extensions_mut().insert(exchange.replaced.clone());
     request.extensions_mut().insert(exchange.chosen.clone());
     let (method, path) = (&exchange.method, &exchange.path);
     let span =
@@ -63,6 +67,7 @@ struct Exchange {
     /// The client's id of the request, or one made here.
     id: HeaderValue,
     ignored: IgnoredFields,
+    replaced: ReplacedText,
     chosen: ChosenModel,
     start: Instant,
     finished: bool,
@@ -71,12 +76,23 @@ struct Exchange {
 impl Exchange {
     fn new(app: App, request: &Request) -> Self {
         let matched = request.extensions().get::<MatchedPath>();
-        let route = matched.map_or(UNMATCHED, MatchedPath::as_str).to_owned();
+        let route = matched.map_or(UNMATCHED, |path| without_slash(path.as_str())).to_owned();
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = table::dialect_of(request.uri().path());
         let id = request_id(request.headers());
-        let (ignored, chosen) = (IgnoredFields::default(), ChosenModel::default());
-        Self { app, method, path, dialect, route, id, ignored, chosen, start: Instant::now(), finished: false }
+        Self {
+            app,
+            method,
+            path,
+            dialect,
+            route,
+            id,
+            ignored: IgnoredFields::default(),
+            replaced: ReplacedText::default(),
+            chosen: ChosenModel::default(),
+            start: Instant::now(),
+            finished: false,
+        }
     }
 
     /// Error body, cost headers, trace, log line and metrics.
@@ -84,7 +100,8 @@ impl Exchange {
         let owner = response.extensions_mut().remove::<KeyOwner>();
         let error = response.extensions_mut().remove::<ApiError>();
         if let Some(error) = &error {
-            response = error.render(self.dialect);
+            let of_body = response.extensions_mut().remove::<Dialect>();
+            response = error.render(of_body.unwrap_or(self.dialect));
         }
         let elapsed = self.start.elapsed();
         let cost = response.extensions_mut().remove::<Cost>();
@@ -95,6 +112,9 @@ impl Exchange {
         if let Some(names) = self.ignored.header() {
             response.headers_mut().insert(IGNORED, names);
         }
+        if let Some(names) = self.replaced.header() {
+            response.headers_mut().insert(REPLACED, names);
+        }
         response.headers_mut().insert(REQUEST_ID, self.id.clone());
         let status = response.status();
         let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
@@ -102,6 +122,9 @@ impl Exchange {
         traces::record(trace, &Outcome { status, usage, timings, error: said });
         if let Some(quota) = error.as_ref().and_then(ApiError::quota) {
             counter!(REFUSED, "quota" => quota.label()).increment(1);
+        }
+        if usage.is_some_and(|usage| usage.foreign_inputs > 0) {
+            warn_of_foreign_ids(self.id.to_str().unwrap_or_default());
         }
         log(&Line {
             id: self.id.to_str().unwrap_or_default(),
@@ -112,6 +135,7 @@ impl Exchange {
             status,
             elapsed,
             cost,
+            replaced: self.replaced.get(),
             error,
         });
         self.finished = true;
@@ -143,11 +167,13 @@ struct Line<'a> {
     status: StatusCode,
     elapsed: Duration,
     cost: Option<Cost>,
+    /// The texts in which something that is not Unicode was replaced.
+    replaced: Option<&'a str>,
     error: Option<ApiError>,
 }
 
 fn log(line: &Line<'_>) {
-    let &Line { id, model, key, method, path, status, elapsed, cost, ref error } = line;
+    let &Line { id, model, key, method, path, status, elapsed, cost, replaced, ref error } = line;
     let milliseconds = |duration: Duration| (duration.as_secs_f64() * 1e6).round() / 1e3;
     let timings = cost.map(|cost| cost.timings);
     let usage = cost.map(|cost| cost.usage);
@@ -164,6 +190,8 @@ fn log(line: &Line<'_>) {
                 total_ms = milliseconds(elapsed),
                 tokens = usage.map(|usage| usage.tokens),
                 truncated_inputs = usage.map(|usage| usage.truncated_inputs).filter(|&truncated| truncated > 0),
+                foreign_inputs = usage.map(|usage| usage.foreign_inputs).filter(|&foreign| foreign > 0),
+                replaced_unicode = replaced,
                 tokenization_ms = timings.map(|timings| milliseconds(timings.tokenization)),
                 queue_ms = timings.map(|timings| milliseconds(timings.queue)),
                 planning_ms = timings.map(|timings| milliseconds(timings.planning)),
@@ -178,6 +206,19 @@ fn log(line: &Line<'_>) {
         _ if ours => write_line!(warn),
         true => write_line!(debug),
         false => write_line!(info),
+    }
+}
+
+/// Warns of token ids that look like another tokenizer's, once a minute at most.
+fn warn_of_foreign_ids(id: &str) {
+    static FOREIGN_IDS: RareWarning = RareWarning::new();
+    if let Some(requests) = FOREIGN_IDS.is_due(unix_time()) {
+        tracing::warn!(
+            id,
+            requests,
+            "token ids do not look like the model's, so the vectors mean nothing: LangChain's OpenAIEmbeddings must have \
+             check_embedding_ctx_length=False (--token-ids refuse turns such requests away, accept silences this)"
+        );
     }
 }
 

@@ -56,7 +56,7 @@ async fn bad_requests_are_told_what_is_wrong() {
         ("/embed", "{\"inputs\": \"a\"", 400, "Validation", "line 1 column 14"),
         ("/v1/embeddings", "", 400, "Validation", "not valid JSON"),
         ("/embed", "{}", 422, "Validation", "`inputs`: missing field"),
-        ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs`: invalid type: object"),
+        ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs.text`: missing field"),
         ("/embed", "{\"inputs\": [\"a\", true]}", 422, "Validation", "`inputs[1]`"),
         (
             "/embed",
@@ -92,7 +92,7 @@ async fn bad_requests_are_told_what_is_wrong() {
     check_error(&post(&app, "/v1/embeddings", &many).await, 400, "Validation", "2049 items, the limit is 2048");
     let long = json!({ "input": "a ".repeat(300), "truncate": false });
     let long = post(&app, "/v1/embeddings", &long).await;
-    check_error(&long, 400, "Validation", "the limit is 256");
+    check_error(&long, 400, "Validation", "context length is 256");
     assert_eq!(long.json()["error"]["code"], "context_length_exceeded");
     check_error(&get(&app, "/nothing").await, 404, "NotFound", "/nothing");
     check_error(&get(&app, "/embed").await, 405, "MethodNotAllowed", "/embed");

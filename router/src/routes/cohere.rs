@@ -102,7 +102,8 @@ pub(crate) enum CohereEmbedAnswer {
 ///
 /// For clients of Cohere (v1): without `embedding_types`, `embeddings` is a list of vectors.
 #[utoipa::path(
-    post, path = "/v1/embed", tag = "Cohere", request_body = CohereEmbedBody,
+    post, path = "/v1/embed", tag = "Cohere",
+    request_body(content = CohereEmbedBody, example = json!({ "texts": ["How do I lock a file?", "Use flock."] })),
     responses((
         status = 200, description = "The vectors", body = CohereEmbedAnswer,
         headers(("x-embedding-range" = f32, description = "With `int8` and `uint8`: the value for which 127 (255) stands"))
@@ -116,7 +117,8 @@ pub(crate) async fn embed_v1(head: Head, Json(body): Json<CohereEmbedBody>) -> R
 ///
 /// For clients of Cohere (v2): `embeddings` has a list of vectors for each type.
 #[utoipa::path(
-    post, path = "/v2/embed", tag = "Cohere", request_body = CohereEmbedBody,
+    post, path = "/v2/embed", tag = "Cohere",
+    request_body(content = CohereEmbedBody, example = json!({ "texts": ["How do I lock a file?", "Use flock."], "embedding_types": ["float"] })),
     responses((
         status = 200, description = "The vectors", body = CohereByType,
         headers(("x-embedding-range" = f32, description = "With `int8` and `uint8`: the value for which 127 (255) stands"))
@@ -134,7 +136,7 @@ async fn embed(head: Head, mut body: CohereEmbedBody, version: &'static str) -> 
     let types = embedding_types.unwrap_or_default();
     let lists = lists(types, dimensions, &call).await?;
     // The response repeats `texts`, not `inputs`.
-    let (texts, kept) = keep(&call, texts, Some(field == "texts")).await?;
+    let (texts, kept) = keep(&call, texts, field == "texts").await?;
     let inputs = texts.into_vec().into_iter().map(Input::Text).collect();
     let answered = call.engine.embed(inputs, EmbedOptions { encode, normalize: Some(true), dimensions }).await;
     let answered = answered.map_err(|error| error.renamed("dimensions", "output_dimension"))?;
@@ -306,7 +308,8 @@ pub(crate) struct CohereTokenizeAnswer {
 ///
 /// For clients of Cohere: without special tokens and without a prompt.
 #[utoipa::path(
-    post, path = "/v1/tokenize", tag = "Cohere", request_body = CohereTokenizeBody,
+    post, path = "/v1/tokenize", tag = "Cohere",
+    request_body(content = CohereTokenizeBody, example = json!({ "text": "Use flock." })),
     responses((status = 200, description = "The tokens", body = CohereTokenizeAnswer))
 )]
 pub(crate) async fn tokenize_v1(head: Head, Json(body): Json<CohereTokenizeBody>) -> Result {
@@ -347,17 +350,14 @@ pub(crate) struct CohereDetokenizeAnswer {
 ///
 /// For clients of Cohere: special tokens are left out.
 #[utoipa::path(
-    post, path = "/v1/detokenize", tag = "Cohere", request_body = CohereDetokenizeBody,
+    post, path = "/v1/detokenize", tag = "Cohere",
+    request_body(content = CohereDetokenizeBody, example = json!({ "tokens": [1, 2, 3] })),
     responses((status = 200, description = "The text", body = CohereDetokenizeAnswer))
 )]
 pub(crate) async fn detokenize_v1(head: Head, Json(body): Json<CohereDetokenizeBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    let lists = body.tokens.0.into_vec();
-    if lists.len() > 1 {
-        return Err(Error::invalid("tokens", "has several lists; it must be one list of token ids").into());
-    }
-    let ids = if lists.is_empty() { vec![Vec::new()] } else { lists };
-    let texts = call.engine.decode(ids, true).await.map_err(|error| error.renamed("ids", "tokens"))?;
+    let ids = body.tokens.only_list("tokens")?;
+    let texts = call.engine.decode(vec![ids], true).await.map_err(|error| error.renamed("ids", "tokens"))?;
     let text = texts.into_iter().next().unwrap_or_default();
     let answer = CohereDetokenizeAnswer { text: String::new(), meta: CohereMeta::new("1") };
     let (before, after) = split_around(&answer, "\"\"");

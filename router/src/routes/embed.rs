@@ -10,7 +10,7 @@ use crate::wire::json_writer::{float_steps, write_float};
 use crate::wire::many::Many;
 use crate::wire::pieces::{JsonText, steps_of_list};
 use crate::wire::request_body::request_body;
-use crate::wire::schema::InputsSchema;
+use crate::wire::schema::{InputsSchema, TextSchema};
 use prefold_core::{EmbedOptions, Input, TokenVectors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -26,6 +26,7 @@ request_body! {
         /// modules end with Normalize. Default: true.
         normalize: Option<bool>,
         /// Number of leading values of each vector to keep, scaled to unit length again. Default: `dimensions` of `/info`.
+        #[schema(minimum = 1)]
         dimensions: Option<usize>,
     }
 }
@@ -35,7 +36,8 @@ request_body! {
 /// A list of vectors, also for a single input. With `Accept: application/octet-stream` the response is the vectors'
 /// values, row by row and little-endian: four bytes each, or two with `;dtype=float16` or `;dtype=bfloat16`.
 #[utoipa::path(
-    post, path = "/embed", tag = "text-embeddings-inference", request_body = EmbedBody,
+    post, path = "/embed", tag = "text-embeddings-inference",
+    request_body(content = EmbedBody, example = json!({ "inputs": ["How do I lock a file?", "Use flock."] })),
     responses((status = 200, description = "The vectors", content(
         (Vec<Vec<f32>> = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
@@ -64,7 +66,8 @@ request_body! {
 ///
 /// The final states of the tokens of each input, neither pooled nor scaled.
 #[utoipa::path(
-    post, path = "/embed_all", tag = "text-embeddings-inference", request_body = EmbedAllBody,
+    post, path = "/embed_all", tag = "text-embeddings-inference",
+    request_body(content = EmbedAllBody, example = json!({ "inputs": "Use flock." })),
     responses((status = 200, description = "For each input, a vector for each token", body = Vec<Vec<Vec<f32>>>))
 )]
 pub(crate) async fn embed_all(head: Head, Json(mut body): Json<EmbedAllBody>) -> Result {
@@ -87,8 +90,9 @@ pub(crate) struct SimilarityBody {
 /// The sentences.
 #[derive(Debug, Deserialize, ToSchema)]
 struct SimilarityInputs {
+    #[schema(value_type = TextSchema)]
     source_sentence: String,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<TextSchema>, min_items = 1)]
     sentences: Many<String>,
 }
 
@@ -100,7 +104,8 @@ request_body! {
 
 /// Cosine similarities of one sentence with others
 #[utoipa::path(
-    post, path = "/similarity", tag = "text-embeddings-inference", request_body = SimilarityBody,
+    post, path = "/similarity", tag = "text-embeddings-inference",
+    request_body(content = SimilarityBody, example = json!({ "inputs": { "source_sentence": "How do I lock a file?", "sentences": ["Use flock.", "The tide comes in."] } })),
     responses((status = 200, description = "The cosine similarity of the source sentence with each other sentence", body = Vec<f32>))
 )]
 pub(crate) async fn similarity(head: Head, Json(body): Json<SimilarityBody>) -> Result {
@@ -132,7 +137,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 /// `POST /` of an embedding model: `/similarity` if `inputs` is an object, else `/embed`. Hosted inference endpoints
 /// answer both at one URL.
-pub(crate) async fn embed_or_compare(head: Head, accept: Accept, body: RawBody) -> Result {
+pub(crate) async fn embed_or_compare(head: Head, accept: Accept, mut body: RawBody) -> Result {
     match body.probe::<Probe>().await {
         Ok(Probe { inputs: Some(AnyObject) }) => similarity(head, Json(body.parse().await?)).await,
         Ok(Probe { inputs: None }) | Err(_) => embed(head, accept, Json(body.parse().await?)).await,

@@ -7,11 +7,12 @@ use super::predict::{ClassifyAnswer, ClassifyBody, classify};
 use super::rerank::{RerankAnswer, RerankBody, rerank, rerank_v1};
 use super::score::{ScoreBody, ScoreResponse, score};
 use super::task::{TaskAnswer, TaskBody, own_task};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorIn};
 use crate::state::App;
 use crate::state::call::Head;
 use crate::wire::accept::Accept;
 use crate::wire::body::{Json, RawBody};
+use crate::wire::refused::Messages;
 use axum::extract::State;
 use prefold_core::{Capabilities, Error};
 use serde::Deserialize;
@@ -52,6 +53,8 @@ struct Fields {
     inputs: Option<IgnoredAny>,
     query: Option<IgnoredAny>,
     texts: Option<IgnoredAny>,
+    #[allow(dead_code, reason = "deserializing it refuses it")]
+    messages: Option<Messages>,
     #[serde(alias = "text_1", alias = "data_1")]
     queries: Option<IgnoredAny>,
 }
@@ -66,18 +69,20 @@ struct Fields {
         (InvocationAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn invocations(State(app): State<App>, head: Head, accept: Accept, body: RawBody) -> Result {
+pub(crate) async fn invocations(State(app): State<App>, head: Head, accept: Accept, mut body: RawBody) -> Result {
     let fields: Fields = body.probe().await?;
     let model = app.models.asked(fields.model.as_deref());
     let capabilities = &model.engine.info().capabilities;
+    // This route's errors have one form.
+    let plain = |ErrorIn { error, .. }| error;
     match fields {
-        Fields { inputs: Some(_), .. } => own_task(&app, head, accept, body).await,
+        Fields { inputs: Some(_), .. } => own_task(&app, head, accept, body).await.map_err(plain),
+        Fields { query: Some(_), texts: Some(_), .. } => rerank(head, body).await.map_err(plain),
         Fields { input: Some(_), .. } => match &**capabilities {
             Capabilities { embed: Some(_), .. } => embeddings(head, accept, Json(body.parse().await?)).await,
             Capabilities { classify: Some(_), .. } => classify(head, Json(body.parse().await?)).await,
             _ => pooling(head, accept, Json(body.parse().await?)).await,
         },
-        Fields { query: Some(_), texts: Some(_), .. } => rerank(head, Json(body.parse().await?)).await,
         Fields { query: Some(_), .. } => rerank_v1(head, Json(body.parse().await?)).await,
         Fields { queries: Some(_), .. } => score(head, Json(body.parse().await?)).await,
         Fields { .. } => {

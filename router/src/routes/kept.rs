@@ -12,10 +12,10 @@ const TEXT_BYTES: usize = size_of::<String>() + 32;
 pub(super) async fn keep(
     call: &Call,
     texts: Many<String>,
-    asked: Option<bool>,
+    is_asked: bool,
 ) -> Result<(Many<String>, Option<Arc<[String]>>), ApiError> {
     // More texts than a request may have are refused later.
-    if asked != Some(true) || texts.len() > call.engine.config().max_request_inputs() {
+    if !is_asked || texts.len() > call.engine.config().max_request_inputs() {
         return Ok((texts, None));
     }
     let texts = texts.into_vec();

@@ -35,5 +35,13 @@ fn response_id(prefix: &str) -> String {
     format!("{prefix}-{}", random_id())
 }
 
+/// The path without a slash at its end, which changes nothing.
+pub(crate) fn without_slash(path: &str) -> &str {
+    match path.strip_suffix('/') {
+        None | Some("") => path,
+        Some(bare) => bare,
+    }
+}
+
 #[cfg(test)]
 mod tests;

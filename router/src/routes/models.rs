@@ -1,6 +1,6 @@
 //! Names of the served models, for clients of OpenAI and Cohere.
 
-use super::Result;
+use super::{Result, without_slash};
 use crate::error::ApiError;
 use crate::state::App;
 use crate::state::registry::ServedModel;
@@ -100,9 +100,10 @@ pub(crate) async fn models(
 pub(crate) async fn model(State(app): State<App>, name: std::result::Result<Path<String>, PathRejection>) -> Result {
     // No model has a name that is not UTF-8.
     let name = name.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(name)| name);
-    match app.models.named(&name) {
-        Some(model) => Ok(Answer::free(&model_object(&app, model, &name, OWNER))),
-        None => Err(unknown_model(&app, &name)),
+    let name = without_slash(&name);
+    match app.models.named(name) {
+        Some(model) => Ok(Answer::free(&model_object(&app, model, name, OWNER))),
+        None => Err(unknown_model(&app, name)),
     }
 }
 

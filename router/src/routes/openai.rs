@@ -3,6 +3,7 @@
 use super::quantized::quantized;
 use super::{Result, response_id};
 use crate::state::call::{Call, Head};
+use crate::state::unix_time;
 use crate::wire::accept::Accept;
 use crate::wire::body::Json;
 use crate::wire::element::{Element, Layout};
@@ -12,14 +13,14 @@ use crate::wire::pieces::{JsonText, framed};
 use crate::wire::request_body::request_body;
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
-use crate::wire::vectors::{EmbeddingType, EncodingFormat, JsonForm, VectorForm};
+use crate::wire::vectors::{EmbeddingType, EncodingFormat, JsonForm, OneEmbeddingType, VectorForm};
 use prefold_core::{EmbedOptions, Error};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 request_body! {
-    /// Inputs to embed, and options. Unlisted fields (`user`, `request_id`, ...) are ignored.
-    pub(crate) struct EmbeddingsBody: model, truncation_side, input_tokens, prompt, vector_form {
+    /// Inputs to embed, and options. Unlisted fields (`request_id`, ...) are ignored.
+    pub(crate) struct EmbeddingsBody: model, truncation_side, input_tokens, prompt, vector_form, vllm {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// Number of leading values of each vector to keep, at least 1, scaled to unit length again. Default: `dimensions` of `/info`.
@@ -30,11 +31,16 @@ request_body! {
         /// Voyage's element type. With `encoding_format` of `base64`, the integers' bytes. Default: `float`.
         output_dtype: Option<EmbeddingType>,
         /// Jina's element type, which decides the form too, whatever `encoding_format` is: `base64` gives strings, others lists.
-        embedding_type: Option<EmbeddingType>,
+        #[schema(value_type = Option<EmbeddingType>)]
+        #[serde(alias = "encoding_type")]
+        embedding_type: Option<OneEmbeddingType>,
         /// Scale vectors to unit length. False returns the output of pooling and dense layers, as `normalize` of `/embed` does. Default: true.
+        #[serde(alias = "normalize", alias = "use_activation", alias = "activation")]
         normalized: Option<bool>,
         /// Jina's pooling of inputs that are read as one text; only false is supported.
         late_chunking: Option<bool>,
+        /// Jina's vectors of tokens; only false is supported. `/pooling` returns them with the task `token_embed`.
+        return_multivector: Option<bool>,
     }
 }
 
@@ -48,8 +54,11 @@ enum Modality {
 /// A list of vectors.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EmbeddingsResponse<'a> {
+    id: String,
     /// `list`
     object: &'static str,
+    /// Unix time in seconds.
+    created: u64,
     data: Vec<Embedding<'a>>,
     model: &'a str,
     usage: UsageBody,
@@ -92,7 +101,8 @@ impl EmbeddingsResponse<'_> {
 /// vectors' values, row by row, in the type `embed_dtype` (or the parameter `dtype` of the header), or the integers of
 /// `output_dtype`; with `bytes` the header `metadata` describes them.
 #[utoipa::path(
-    post, path = "/v1/embeddings", tag = "OpenAI", request_body = EmbeddingsBody,
+    post, path = "/v1/embeddings", tag = "OpenAI",
+    request_body(content = EmbeddingsBody, example = json!({ "input": ["How do I lock a file?", "Use flock."] })),
     responses((
         status = 200, description = "The vectors",
         content((EmbeddingsResponse = "application/json"), (Vec<u8> = "application/octet-stream")),
@@ -112,8 +122,9 @@ pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<
     let model = call.model.names.answered(model.as_deref())?;
     let options = EmbedOptions { encode, normalize: Some(normalized.unwrap_or(true)), dimensions };
     let answered = call.engine.embed(input.0.into_vec(), options).await?;
-    let response = EmbeddingsResponse { object: "list", data: Vec::new(), model, usage: answered.usage.into() };
-    form.answer(answered, None, (response_id("embd"), model), |form, vectors| response.text(form, vectors)).await
+    let (id, created, usage) = (response_id("embd"), unix_time(), answered.usage.into());
+    let response = EmbeddingsResponse { id: id.clone(), object: "list", created, data: Vec::new(), model, usage };
+    form.answer(answered, None, (id, model), |form, vectors| response.text(form, vectors)).await
 }
 
 /// Form of the vectors.
@@ -121,9 +132,19 @@ pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<
 /// # Errors
 /// [`Error::Validation`] for fields that contradict each other or are not supported; the errors of [`quantized`].
 async fn vector_form(body: &EmbeddingsBody, accept: Accept, call: &Call) -> std::result::Result<VectorForm, Error> {
-    let &EmbeddingsBody { dimensions, output_dtype, embedding_type, embed_dtype, normalized, late_chunking, .. } = body;
-    if late_chunking == Some(true) {
-        return Err(Error::invalid("late_chunking", "is not supported: every input has a vector of its own"));
+    let &EmbeddingsBody { dimensions, output_dtype, embed_dtype, normalized, .. } = body;
+    let embedding_type = body.embedding_type.map(|one| one.0);
+    for (field, asked, problem) in [
+        ("late_chunking", body.late_chunking, "every input has a vector of its own"),
+        (
+            "return_multivector",
+            body.return_multivector,
+            "/pooling with the `task` `token_embed` answers a vector for each token",
+        ),
+    ] {
+        if asked == Some(true) {
+            return Err(Error::invalid(field, format!("is not supported: {problem}")));
+        }
     }
     let endianness = body.endianness.unwrap_or_default();
     let (field, asked, format) = match (embedding_type, output_dtype) {
@@ -161,7 +182,7 @@ mod tests {
     #[test]
     fn the_writer_writes_what_serde_writes() {
         let vectors = [vec![0.25, -1.0e-7, 3.0], vec![], vec![f32::MIN_POSITIVE]];
-        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0 };
+        let usage = Usage { characters: 9, tokens: 7, computed_tokens: 5, truncated_inputs: 0, foreign_inputs: 0 };
         let base64 = |element| {
             move |vector: &Vec<f32>| {
                 Vector::Base64(STANDARD.encode(
@@ -178,8 +199,14 @@ mod tests {
             (coded(ElementType::Bfloat16), Box::new(base64(ElementType::Bfloat16))),
         ];
         for (form, typed) in forms {
-            let response =
-                |data| EmbeddingsResponse { object: "list", data, model: "a \"[]\" \n", usage: usage.into() };
+            let response = |data| EmbeddingsResponse {
+                id: "embd-1".to_owned(),
+                object: "list",
+                created: 5,
+                data,
+                model: "a \"[]\" \n",
+                usage: usage.into(),
+            };
             let text = response(Vec::new()).text(form, vectors.to_vec());
             let written = String::from_utf8(text.flatten().collect()).unwrap();
             let data = vectors.iter().enumerate();

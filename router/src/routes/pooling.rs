@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 
 request_body! {
     /// Inputs of the model, and options, named as in vLLM.
-    pub(crate) struct PoolingBody: model, truncation_side, input_tokens, vector_form {
+    pub(crate) struct PoolingBody: model, truncation_side, input_tokens, vector_form, vllm {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// Output for each input. Default: `embed` if the model embeds, else `classify`.
@@ -86,7 +86,8 @@ enum PoolingData {
 ///
 /// vLLM's route for all outputs of a model: vectors, label probabilities, or a vector for each token.
 #[utoipa::path(
-    post, path = "/pooling", tag = "vLLM", request_body = PoolingBody,
+    post, path = "/pooling", tag = "vLLM",
+    request_body(content = PoolingBody, example = json!({ "input": ["How do I lock a file?", "Use flock."] })),
     responses((status = 200, description = "An output for each input", content(
         (PoolingResponse = "application/json"), (Vec<u8> = "application/octet-stream")
     )))

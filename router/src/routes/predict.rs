@@ -12,6 +12,7 @@ use crate::wire::json_writer::{float_steps, split_around};
 use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
 use crate::wire::ranking::Ranking;
+use crate::wire::refused::JinaLabels;
 use crate::wire::request_body::request_body;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
@@ -58,7 +59,8 @@ pub(crate) enum Predictions<'a> {
 /// Hugging Face's `InferenceClient` always sends, the response has the format of Hugging Face's pipelines: a list for
 /// each input, even a single one.
 #[utoipa::path(
-    post, path = "/predict", tag = "text-embeddings-inference", request_body = PredictBody,
+    post, path = "/predict", tag = "text-embeddings-inference",
+    request_body(content = PredictBody, example = json!({ "inputs": [["The tide comes in."], ["The tide goes out."]] })),
     responses((status = 200, description = "The labels with their scores", body = Predictions))
 )]
 pub(crate) async fn predict(head: Head, Json(mut body): Json<PredictBody>) -> Result {
@@ -134,7 +136,7 @@ fn labelled(
 
 request_body! {
     /// Inputs to classify, and options, named as in vLLM.
-    pub(crate) struct ClassifyBody: model, truncation_side, input_tokens {
+    pub(crate) struct ClassifyBody: model, truncation_side, input_tokens, vllm {
         #[schema(value_type = InputsSchema)]
         input: Inputs,
         /// False: logits instead of probabilities.
@@ -142,6 +144,14 @@ request_body! {
         use_activation: Option<bool>,
         /// Infinity's field, which its client always sends: the response has Infinity's form. True returns logits.
         raw_scores: Option<bool>,
+        /// Labels of Jina's classification: not supported.
+        #[schema(ignore)]
+        #[allow(dead_code, reason = "deserializing it refuses it")]
+        labels: Option<JinaLabels>,
+        /// Classifier of Jina's API: not supported.
+        #[schema(ignore)]
+        #[allow(dead_code, reason = "deserializing it refuses it")]
+        classifier_id: Option<JinaLabels>,
     }
 }
 
@@ -196,7 +206,8 @@ pub(crate) enum ClassifyAnswer<'a> {
 /// vLLM's classification: the most probable label of each input, and the probabilities of all labels. With `raw_scores`
 /// Infinity's: all labels of each input with their scores, the best first.
 #[utoipa::path(
-    post, path = "/v1/classify", tag = "vLLM", request_body = ClassifyBody,
+    post, path = "/v1/classify", tag = "vLLM",
+    request_body(content = ClassifyBody, example = json!({ "input": ["The tide comes in.", "The tide goes out."] })),
     responses((status = 200, description = "The classes of each input", body = ClassifyAnswer))
 )]
 pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> Result {

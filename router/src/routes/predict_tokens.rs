@@ -92,7 +92,8 @@ pub(crate) enum TokenPredictions<'a> {
 /// tokens with a label in `ignore_labels` are left out. `start` and `end` count characters (Unicode scalar values). For
 /// a single string, the response is its list.
 #[utoipa::path(
-    post, path = "/predict_tokens", tag = "text-embeddings-inference", request_body = PredictTokensBody,
+    post, path = "/predict_tokens", tag = "text-embeddings-inference",
+    request_body(content = PredictTokensBody, example = json!({ "inputs": ["Honey bees dance in Bremen."], "aggregation_strategy": "simple" })),
     responses((status = 200, description = "The tokens or entities of each text", body = TokenPredictions))
 )]
 pub(crate) async fn predict_tokens(head: Head, Json(mut body): Json<PredictTokensBody>) -> Result {

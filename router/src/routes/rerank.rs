@@ -3,24 +3,23 @@
 use super::kept::keep;
 use super::ranked::{Ranked, rank, scores_of};
 use super::{Result, response_id};
-use crate::error::ApiError;
+use crate::error::{ApiError, Dialect, ErrorIn};
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
-use crate::wire::body::Json;
+use crate::wire::body::{Json, RawBody};
 use crate::wire::cohere::{CohereMeta, RelevantSpans};
+use crate::wire::documents::{Document, Documents};
 use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::many::Many;
 use crate::wire::pieces::JsonText;
-use crate::wire::prompt::ignore;
+use crate::wire::prompt::{TemplateValues, ignore};
 use crate::wire::request_body::request_body;
-use crate::wire::schema::DocumentSchema;
+use crate::wire::schema::{DocumentSchema, DocumentsSchema, TextSchema};
 use crate::wire::usage::UsageBody;
-use prefold_core::{EncodeOptions, Error, Rerank, RerankScore, Response, ScoreRequest};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt;
+use prefold_core::{Error, Rerank, RerankScore, Response, ScoreRequest};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -31,76 +30,36 @@ request_body! {
     /// A query and the documents to rank, with the fields of all clients.
     ///
     /// The list decides the form of the response: `texts` for TEI's, `documents` for all other clients.
-    pub(crate) struct RerankBody: model {
-        query: String,
+    pub(crate) struct RerankBody: model, scoring, vllm {
+        #[schema(value_type = DocumentSchema)]
+        query: Document,
         /// For TEI's bare list.
-        #[schema(value_type = Option<Vec<String>>)]
+        #[schema(value_type = Option<Vec<TextSchema>>, min_items = 1)]
         texts: Option<Many<String>>,
         /// For the object of Cohere, Jina, Voyage, vLLM and Infinity.
-        #[schema(value_type = Option<Vec<DocumentSchema>>)]
-        documents: Option<Many<Document>>,
+        #[schema(value_type = Option<DocumentsSchema>)]
+        documents: Option<Documents>,
         /// Truncate documents that are too long instead of rejecting them. Default: `--auto-truncate`.
         #[serde(alias = "truncation")]
         truncate: Option<bool>,
         /// Side to truncate. Default: the tokenizer config's side, usually `right`.
         #[serde(alias = "truncation_side")]
         truncation_direction: Option<Direction>,
-        /// Truncate each prompt or pair to this many tokens, by shortening the document only; -1 is the model's limit.
-        truncate_prompt_tokens: Option<i64>,
         /// Logits instead of probabilities.
         raw_scores: Option<bool>,
-        /// False means `raw_scores`.
-        #[serde(alias = "activation")]
-        use_activation: Option<bool>,
         /// With `texts`: return each text with its score.
         return_text: Option<bool>,
-        /// Number of best documents to return, at least 1. Default: all.
+        /// Number of best documents to return; 0 means all, as in vLLM's and Infinity's APIs. Default: all.
         #[serde(alias = "top_k")]
         top_n: Option<usize>,
-        /// With `documents`: return each document with its score.
+        /// With `documents`: return each document with its score, in `results` and in `data`. Default: in `results` only, and not on
+        /// `/v2/rerank`.
         return_documents: Option<bool>,
-        /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
-        #[serde(alias = "instruct")]
-        instruction: Option<String>,
-        /// Truncate each document to this many tokens, at least 1, before it is scored. Default: no limit but the model's.
-        max_tokens_per_doc: Option<usize>,
         /// Cohere's fields of a document to read; only `["text"]` is supported.
         rank_fields: Option<Vec<String>>,
         /// Cohere's passages of documents; only the mode `disabled` is supported.
         #[allow(dead_code, reason = "deserializing it checks it")]
         relevant_spans: Option<RelevantSpans>,
-    }
-}
-
-/// A string or an object with `text`.
-#[derive(Debug, PartialEq)]
-struct Document(String);
-
-impl<'de> Deserialize<'de> for Document {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_any(DocumentVisitor)
-    }
-}
-
-struct DocumentVisitor;
-
-impl<'de> Visitor<'de> for DocumentVisitor {
-    type Value = Document;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or an object with the field `text`")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Document, E> {
-        Ok(Document(text.to_owned()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Document, A::Error> {
-        #[derive(Deserialize)]
-        struct Object {
-            text: String,
-        }
-        Object::deserialize(MapAccessDeserializer::new(map)).map(|object| Document(object.text))
     }
 }
 
@@ -152,12 +111,37 @@ struct TextObject {
 /// `/v1/rerank`. The score is the probability of "yes" for an LLM reranker, the sigmoid of the logit for a classifier
 /// with one label, and the cosine similarity for an embedding model.
 #[utoipa::path(
-    post, path = "/rerank", tag = "Rerank", request_body = RerankBody,
+    post, path = "/rerank", tag = "Rerank",
+    request_body(content = RerankBody, example = json!({ "query": "How do I lock a file?", "texts": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "The documents, the best first", content(
         (RerankAnswer = "application/json")
     )))
 )]
-pub(crate) async fn rerank(head: Head, Json(mut body): Json<RerankBody>) -> Result {
+pub(crate) async fn rerank(head: Head, mut body: RawBody) -> std::result::Result<Answer, ErrorIn> {
+    let lists = |texts: bool, documents: bool| if documents && !texts { Dialect::Vllm } else { Dialect::Tei };
+    let parsed = body.parse::<RerankBody>().await;
+    let dialect = match &parsed {
+        Ok(body) => lists(body.texts.is_some(), body.documents.is_some()),
+        Err(_) => match body.probe::<Lists>().await {
+            Ok(Lists { texts, documents }) => lists(texts.is_some(), documents.is_some()),
+            Err(_) => Dialect::Tei,
+        },
+    };
+    let answer = match parsed {
+        Ok(body) => rerank_either(head, body).await,
+        Err(error) => Err(error),
+    };
+    answer.map_err(|error| ErrorIn { dialect: Some(dialect), error })
+}
+
+/// The lists that a body has, whatever is wrong with it.
+#[derive(Deserialize)]
+struct Lists {
+    texts: Option<IgnoredAny>,
+    documents: Option<IgnoredAny>,
+}
+
+async fn rerank_either(head: Head, mut body: RerankBody) -> Result {
     let call = head.for_model(body.model.as_deref());
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&call, body, texts).await,
@@ -182,24 +166,26 @@ pub(crate) enum RerankAnswer {
 ///
 /// For clients of Cohere (v1), Jina, Voyage, vLLM and Infinity.
 #[utoipa::path(
-    post, path = "/v1/rerank", tag = "Rerank", request_body = RerankBody,
+    post, path = "/v1/rerank", tag = "Rerank",
+    request_body(content = RerankBody, example = json!({ "query": "How do I lock a file?", "documents": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v1(head: Head, Json(body): Json<RerankBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    rerank_versioned(&call, body, Form { version: "1", object: "list" }).await
+    rerank_versioned(&call, body, Form { version: "1", object: "list", returns_documents: true }).await
 }
 
 /// Documents in order of relevance
 ///
 /// The same for clients of Cohere v2.
 #[utoipa::path(
-    post, path = "/v2/rerank", tag = "Rerank", request_body = RerankBody,
+    post, path = "/v2/rerank", tag = "Rerank",
+    request_body(content = RerankBody, example = json!({ "query": "How do I lock a file?", "documents": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v2(head: Head, Json(body): Json<RerankBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    rerank_versioned(&call, body, Form { version: "2", object: "list" }).await
+    rerank_versioned(&call, body, Form { version: "2", object: "list", returns_documents: false }).await
 }
 
 /// Differences between the responses of the routes.
@@ -208,10 +194,12 @@ struct Form {
     /// Version of Cohere's API.
     version: &'static str,
     object: &'static str,
+    /// Default of `return_documents` for `results`: true as in Jina's and vLLM's APIs, false in the second version of Cohere's.
+    returns_documents: bool,
 }
 
 /// Infinity's client accepts no other object.
-const UNVERSIONED: Form = Form { version: "1", object: "rerank" };
+const UNVERSIONED: Form = Form { version: "1", object: "rerank", returns_documents: true };
 
 async fn rerank_versioned(call: &Call, mut body: RerankBody, form: Form) -> Result {
     match body.documents.take() {
@@ -221,19 +209,20 @@ async fn rerank_versioned(call: &Call, mut body: RerankBody, form: Form) -> Resu
 }
 
 async fn rerank_texts(call: &Call, body: RerankBody, texts: Many<String>) -> Result {
-    let (texts, kept) = keep(call, texts, body.return_text).await?;
+    let (texts, kept) = keep(call, texts, body.return_text == Some(true)).await?;
     let (answered, order) = score(call, body, texts, "texts").await?;
     Ok(Answer::json(answered, |_| {
         scores_of(&order.into(), kept, |&Ranked { index, score }, text| TextScore { index, text, score })
     }))
 }
 
-async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Document>, form: Form) -> Result {
-    let texts: Vec<String> = documents.into_vec().into_iter().map(|document| document.0).collect();
-    let texts = Many::from(texts);
+async fn rerank_documents(call: &Call, body: RerankBody, documents: Documents, form: Form) -> Result {
+    let texts = documents.into_texts();
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
     let model = call.model.names.answered(body.model.as_deref())?.to_owned();
-    let (texts, kept) = keep(call, texts, body.return_documents).await?;
+    // Voyage's clients, which read `data`, get no documents by default.
+    let in_data = body.return_documents == Some(true);
+    let (texts, kept) = keep(call, texts, body.return_documents.unwrap_or(form.returns_documents)).await?;
     let (answered, order) = score(call, body, texts, "documents").await?;
     let response = RerankResponse {
         id: response_id("rerank"),
@@ -249,7 +238,8 @@ async fn rerank_documents(call: &Call, body: RerankBody, documents: Many<Documen
     Ok(Answer::json(answered, |_| {
         let results =
             scores_of(&order, kept.clone(), |ranked, text| scored(ranked, text.map(|text| TextObject { text })));
-        JsonText::around(&response, [("results", results), ("data", scores_of(&order, kept, scored))])
+        let data = scores_of(&order, kept.filter(|_| in_data), scored);
+        JsonText::around(&response, [("results", results), ("data", data)])
     }))
 }
 
@@ -265,34 +255,35 @@ async fn score(
     field: &'static str,
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
     let shared = body.encode_fields();
-    let RerankBody { query, truncate, truncation_direction, truncate_prompt_tokens, instruction, top_n, .. } = body;
-    let (max_tokens_per_doc, rank_fields) = (body.max_tokens_per_doc, body.rank_fields);
-    check_top_n(top_n)?;
-    check_rank_fields(rank_fields.as_deref())?;
-    if max_tokens_per_doc == Some(0) {
-        return Err(invalid("max_tokens_per_doc", "is 0; it must be at least 1"));
-    }
-    heed_instruction(instruction.as_ref(), call)?;
+    let RerankBody { query, truncate, truncation_direction, instruction, chat_template_kwargs, top_n, .. } = body;
+    check_rank_fields(body.rank_fields.as_deref())?;
+    let instruction = heeded_instruction(instruction, chat_template_kwargs, call)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
-    let encode = EncodeFields { truncate, truncation_direction, truncate_prompt_tokens, ..shared };
-    let encode = EncodeOptions { max_document_tokens: max_tokens_per_doc, ..encode.for_field(field, call)? };
+    let encode = EncodeFields { truncate, truncation_direction, ..shared }.for_field(field, call)?;
     let request = ScoreRequest {
-        queries: vec![query],
+        queries: vec![query.0],
         query_field: "query",
         documents: documents.into_vec(),
         instruction,
         encode,
     };
     let answered = call.engine.score(request).await?;
-    let order = rank(&answered.results, raw, top_n).await;
+    let order = rank(&answered.results, raw, top_n.filter(|&count| count > 0)).await;
     Ok((answered, order))
 }
 
-/// Counts an instruction as an ignored field if the model takes none.
+/// The instruction of a request, which counts as an ignored field if the model takes none.
 ///
 /// # Errors
 /// [`Error::Validation`] with `--strict-fields`.
-pub(super) fn heed_instruction(instruction: Option<&String>, call: &Call) -> std::result::Result<(), Error> {
+pub(super) fn heeded_instruction(
+    instruction: Option<String>,
+    values: Option<TemplateValues>,
+    call: &Call,
+) -> std::result::Result<Option<String>, Error> {
+    let of_template = values.and_then(|values| values.instruction);
+    let field = if of_template.is_some() { "chat_template_kwargs.instruction" } else { "instruction" };
+    let instruction = of_template.or(instruction);
     let capabilities = &call.engine.info().capabilities;
     let problem = match &capabilities.rerank {
         Some(Rerank::Cosine) => "the served model reranks by the cosine of query and document",
@@ -300,18 +291,10 @@ pub(super) fn heed_instruction(instruction: Option<&String>, call: &Call) -> std
         Some(Rerank::Prompt(template)) if !template.takes_instruction() => {
             "the prompt of the rerank recipe has no place for it"
         }
-        Some(Rerank::Prompt(_)) | None => return Ok(()),
+        Some(Rerank::Prompt(_)) | None => return Ok(instruction),
     };
-    instruction.map_or(Ok(()), |_| ignore("instruction", problem, call))
-}
-
-/// # Errors
-/// [`Error::Validation`] if no document is asked for.
-pub(crate) fn check_top_n(top_n: Option<usize>) -> std::result::Result<(), Error> {
-    if top_n == Some(0) {
-        return Err(Error::invalid("top_n", "is 0; it must be at least 1"));
-    }
-    Ok(())
+    instruction.iter().try_for_each(|_| ignore(field, problem, call))?;
+    Ok(instruction)
 }
 
 /// # Errors
@@ -345,7 +328,7 @@ mod tests {
             "truncation": false, "priority": 0
         }))
         .unwrap();
-        assert_eq!(body.documents.unwrap().into_vec(), [Document("a".to_owned()), Document("b".to_owned())]);
+        assert_eq!(body.documents.unwrap().into_texts().into_vec(), ["a", "b"]);
         assert_eq!((body.top_n, body.truncate), (Some(1), Some(false)));
         assert_eq!(body.instruction.as_deref(), Some("i"));
         let error = serde_json::from_value::<RerankBody>(json!({ "query": "q", "documents": [5] })).unwrap_err();

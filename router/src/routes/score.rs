@@ -1,12 +1,11 @@
 //! vLLM's scores of pairs: `/v1/score`.
 
-use super::rerank::heed_instruction;
+use super::rerank::heeded_instruction;
 use super::{Result, response_id};
 use crate::state::call::Head;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
-use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::Texts;
 use crate::wire::pieces::JsonText;
 use crate::wire::request_body::request_body;
@@ -18,7 +17,7 @@ use utoipa::ToSchema;
 
 request_body! {
     /// Pairs to score: one query with each document, or queries and documents with equal indices.
-    pub(crate) struct ScoreBody: model, truncation_side {
+    pub(crate) struct ScoreBody: model, truncation_side, scoring, vllm {
         /// Also `text_1` or `data_1`.
         #[schema(value_type = TextsSchema)]
         #[serde(alias = "text_1", alias = "data_1", alias = "query")]
@@ -27,14 +26,6 @@ request_body! {
         #[schema(value_type = TextsSchema)]
         #[serde(alias = "text_2", alias = "data_2", alias = "items")]
         documents: Texts,
-        /// False: logits instead of probabilities.
-        #[serde(alias = "activation")]
-        use_activation: Option<bool>,
-        /// Truncate each pair to this many tokens; -1 is the model's limit.
-        truncate_prompt_tokens: Option<i64>,
-        /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
-        #[serde(alias = "instruct")]
-        instruction: Option<String>,
     }
 }
 
@@ -66,20 +57,20 @@ struct PairScore {
 /// Scores in request order. They equal the scores of the rerank routes, except for a cross-encoder, which uses the
 /// activation that it was trained with: `pair_activation` in `/info`.
 #[utoipa::path(
-    post, path = "/v1/score", tag = "vLLM", request_body = ScoreBody,
+    post, path = "/v1/score", tag = "vLLM",
+    request_body(content = ScoreBody, example = json!({ "queries": "How do I lock a file?", "documents": ["Use flock.", "The tide comes in."] })),
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
 pub(crate) async fn score(head: Head, Json(mut body): Json<ScoreBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    heed_instruction(body.instruction.as_ref(), &call)?;
     let model = call.model.names.answered(body.model.as_deref())?.to_owned();
-    let encode = EncodeFields { truncate_prompt_tokens: body.truncate_prompt_tokens, ..body.encode_fields() };
-    let encode = encode.for_field("documents", &call)?;
+    let encode = body.encode_fields().for_field("documents", &call)?;
+    let instruction = heeded_instruction(body.instruction, body.chat_template_kwargs, &call)?;
     let request = ScoreRequest {
         queries: body.queries.0.into_vec(),
         query_field: "queries",
         documents: body.documents.0.into_vec(),
-        instruction: body.instruction,
+        instruction,
         encode,
     };
     let answered = call.engine.score(request).await?;

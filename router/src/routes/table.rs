@@ -3,7 +3,7 @@
 use super::ollama::{embed as ollama_embed, models as ollama_models};
 use super::{
     cohere, embed, health, home, infinity, info, invocations, models, openai, pooling, predict, predict_tokens, rerank,
-    score, task, tokenize,
+    score, task, tokenize, without_slash,
 };
 use crate::error::Dialect;
 use crate::state::App;
@@ -85,6 +85,7 @@ pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Facts: ollama_models::tags;
         Facts: ollama_models::ps;
         Facts: ollama_models::show;
+        Facts: ollama_models::pull;
         Facts: info::version, "/api/version";
         Liveness: health::health, "/ping";
         Liveness: home::home;
@@ -103,20 +104,26 @@ impl Route {
     /// The router with the handler at its path and aliases.
     pub(crate) fn add_to(&self, router: Router<App>) -> Router<App> {
         let (_, _, handler) = (self.parts)();
-        // A parameter is the rest of the path: model names contain slashes.
-        let router = router.route(&self.path.replace('{', "{*"), handler.clone());
-        self.aliases.iter().fold(router, |router, alias| router.route(alias, handler.clone()))
+        let at = |router: Router<App>, path: &str| match path {
+            // A parameter is the rest of the path: model names contain slashes.
+            path if path.ends_with('}') => router.route(&path.replace('{', "{*"), handler.clone()),
+            "/" => router.route(path, handler.clone()),
+            path => router.route(path, handler.clone()).route(&format!("{path}/"), handler.clone()),
+        };
+        self.aliases.iter().fold(at(router, &self.path), |router, alias| at(router, alias))
     }
 }
 
 /// Kind of the route that answers `GET` at `path`.
 pub(crate) fn kind_of_get(path: &str) -> Option<Kind> {
+    let path = without_slash(path);
     let is_at = |route: &&Route| route.is_get && (route.path == path || route.aliases.contains(&path));
     ROUTES.iter().find(is_at).map(|route| route.kind)
 }
 
 /// Form of the errors at `path`; an alias has its route's.
 pub(crate) fn dialect_of(path: &str) -> Dialect {
+    let path = without_slash(path);
     let route = ROUTES.iter().find(|route| route.aliases.contains(&path));
     Dialect::of(route.map_or(path, |route| &route.path))
 }
@@ -129,19 +136,13 @@ mod tests {
 
     #[test]
     fn dialects_follow_the_route() {
-        for path in [
-            "/v1/embeddings",
-            "/embeddings",
-            "/score",
-            "/classify",
-            "/v2/rerank",
-            "/v1/reranking",
-            "/v1/nothing",
-            "/pooling",
-            "/detokenize",
-            "/invocations",
-        ] {
+        for path in ["/v1/embeddings", "/embeddings", "/v1/embed", "/v1/nothing", "/v2/nothing"] {
             assert_eq!(dialect_of(path), Dialect::OpenAi, "{path}");
+        }
+        let of_vllm =
+            ["/score", "/score/", "/v1/score", "/classify", "/v2/rerank", "/v1/reranking", "/pooling", "/detokenize"];
+        for path in of_vllm.into_iter().chain(["/invocations"]) {
+            assert_eq!(dialect_of(path), Dialect::Vllm, "{path}");
         }
         for path in ["/embed", "/rerank", "/reranking", "/", "/v1", "/nothing"] {
             assert_eq!(dialect_of(path), Dialect::Tei, "{path}");
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn monitors_have_routes_of_their_own() {
-        for path in ["/health", "/ping", "/", "/ready", "/metrics"] {
+        for path in ["/health", "/ping", "/", "/ready", "/ready/", "/metrics"] {
             assert!(kind_of_get(path).is_some_and(Kind::is_for_monitors), "{path}");
         }
         for path in ["/info", "/v1/models", "/embed", "/nothing"] {

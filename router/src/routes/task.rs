@@ -1,13 +1,14 @@
 //! `POST /`: the model's own task, as on hosted inference endpoints.
 
-use super::Result;
 use super::embed::{EmbedBody, SimilarityBody, embed_or_compare};
 use super::predict::{PredictBody, Predictions, predict};
 use super::predict_tokens::{PredictTokensBody, TokenPredictions, predict_tokens};
 use super::rerank::{RerankAnswer, RerankBody, rerank};
+use crate::error::ErrorIn;
 use crate::state::App;
 use crate::state::call::Head;
 use crate::wire::accept::Accept;
+use crate::wire::answer::Answer;
 use crate::wire::body::{Json, RawBody};
 use axum::extract::State;
 use prefold_core::Task;
@@ -47,17 +48,27 @@ pub(super) enum TaskAnswer<'a> {
         (TaskAnswer = "application/json"), (Vec<u8> = "application/octet-stream")
     )))
 )]
-pub(crate) async fn task(State(app): State<App>, head: Head, accept: Accept, body: RawBody) -> Result {
+pub(crate) async fn task(
+    State(app): State<App>,
+    head: Head,
+    accept: Accept,
+    body: RawBody,
+) -> std::result::Result<Answer, ErrorIn> {
     own_task(&app, head, accept, body).await
 }
 
 /// The response of the default model's own route.
-pub(super) async fn own_task(app: &App, head: Head, accept: Accept, body: RawBody) -> Result {
+pub(super) async fn own_task(
+    app: &App,
+    head: Head,
+    accept: Accept,
+    mut body: RawBody,
+) -> std::result::Result<Answer, ErrorIn> {
     let own = app.models.default().engine.info().capabilities.tasks().next();
     match own {
-        Some(Task::Embed) | None => embed_or_compare(head, accept, body).await,
-        Some(Task::Rerank) => rerank(head, Json(body.parse().await?)).await,
-        Some(Task::Classify) => predict(head, Json(body.parse().await?)).await,
-        Some(Task::ClassifyTokens) => predict_tokens(head, Json(body.parse().await?)).await,
+        Some(Task::Embed) | None => Ok(embed_or_compare(head, accept, body).await?),
+        Some(Task::Rerank) => rerank(head, body).await,
+        Some(Task::Classify) => Ok(predict(head, Json(body.parse().await?)).await?),
+        Some(Task::ClassifyTokens) => Ok(predict_tokens(head, Json(body.parse().await?)).await?),
     }
 }

@@ -9,6 +9,7 @@ use crate::wire::inputs::{IdLists, Texts};
 use crate::wire::json_writer::{split_around, text_steps};
 use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
+use crate::wire::refused::Messages;
 use crate::wire::schema::{IdListsSchema, TextsSchema};
 use prefold_core::{Error, TokenInfo};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,10 @@ pub(crate) struct TokenizeBody {
     prompt_name: Option<String>,
     /// With `prompt`: return the text of each token too.
     return_token_strs: Option<bool>,
+    /// Not supported.
+    #[schema(ignore)]
+    #[allow(dead_code, reason = "deserializing it refuses it")]
+    messages: Option<Messages>,
 }
 
 /// A token. `start` and `stop` are character offsets in the text, `null` for special tokens.
@@ -73,7 +78,8 @@ pub(crate) enum Tokenized {
 ///
 /// With `inputs`, TEI's list of tokens for each text; with `prompt`, vLLM's token ids of one text.
 #[utoipa::path(
-    post, path = "/tokenize", tag = "text-embeddings-inference", request_body = TokenizeBody,
+    post, path = "/tokenize", tag = "text-embeddings-inference",
+    request_body(content = TokenizeBody, example = json!({ "inputs": ["Use flock."] })),
     responses((status = 200, description = "The tokens", body = Tokenized))
 )]
 pub(crate) async fn tokenize(head: Head, Json(body): Json<TokenizeBody>) -> Result {
@@ -121,7 +127,8 @@ pub(crate) struct DecodeBody {
 
 /// Texts of token ids
 #[utoipa::path(
-    post, path = "/decode", tag = "text-embeddings-inference", request_body = DecodeBody,
+    post, path = "/decode", tag = "text-embeddings-inference",
+    request_body(content = DecodeBody, example = json!({ "ids": [1, 2, 3] })),
     responses((status = 200, description = "A text for each list of ids", body = Vec<String>))
 )]
 pub(crate) async fn decode(head: Head, Json(body): Json<DecodeBody>) -> Result {
@@ -149,16 +156,13 @@ pub(crate) struct Detokenized {
 ///
 /// vLLM's decoding of one list of ids, with its special tokens.
 #[utoipa::path(
-    post, path = "/detokenize", tag = "vLLM", request_body = DetokenizeBody,
+    post, path = "/detokenize", tag = "vLLM",
+    request_body(content = DetokenizeBody, example = json!({ "tokens": [1, 2, 3] })),
     responses((status = 200, description = "The text", body = Detokenized))
 )]
 pub(crate) async fn detokenize(head: Head, Json(body): Json<DetokenizeBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
-    let mut lists = body.tokens.0.into_vec();
-    if lists.len() > 1 {
-        return Err(Error::invalid("tokens", "must be one list of token ids").into());
-    }
-    let ids = lists.pop().unwrap_or_default();
+    let ids = body.tokens.only_list("tokens")?;
     let texts = call.engine.decode(vec![ids], false).await.map_err(|error| error.renamed("ids", "tokens"))?;
     let text = texts.into_iter().next().unwrap_or_default();
     let (before, after) = split_around(&Detokenized { prompt: String::new() }, "\"\"");

@@ -9,7 +9,7 @@ use crate::state::App;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
-use prefold_core::shown;
+use prefold_core::{Task, shown};
 
 /// All routes in their layers, outermost first: CORS; log, metrics and error bodies; panics; API key.
 pub(crate) fn router(app: App) -> Router {
@@ -21,7 +21,9 @@ pub(crate) fn router(app: App) -> Router {
     };
     let protected = routes(|kind| is_routed(kind) && is_protected(kind));
     let open = routes(|kind| is_routed(kind) && !is_protected(kind));
-    let docs = docs::router(&openapi::description());
+    let model = app.models.default();
+    let own = model.engine.info().capabilities.tasks().next();
+    let docs = docs::router(&openapi::description(own.unwrap_or(Task::Embed), &model.names.served));
     let (protected, open) =
         if app.http.protect_docs { (protected.merge(docs), open) } else { (protected, open.merge(docs)) };
     layered(protected.route_layer(key).merge(open), app)

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Header with the names of ignored fields.
 pub(crate) const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
 
+/// Fields that say nothing about the answer, which are never refused.
+const HARMLESS: [&str; 1] = ["user"];
+
 /// Maximum names in a response.
 const MAX_NAMES: usize = 16;
 
@@ -54,9 +57,9 @@ impl Names {
         }
     }
 
-    /// The first of them.
-    pub(crate) fn first(&self) -> Option<&str> {
-        self.0.first().map(String::as_str)
+    /// The first of them that matters.
+    pub(crate) fn first_refused(&self) -> Option<&str> {
+        self.0.iter().map(String::as_str).find(|name| !HARMLESS.contains(name))
     }
 
     fn insert(&mut self, name: String) {

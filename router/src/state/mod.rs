@@ -7,6 +7,7 @@ pub(crate) mod ignored;
 pub(crate) mod model_names;
 pub(crate) mod registry;
 pub(crate) mod reloading;
+pub(crate) mod replaced;
 pub(crate) mod secret;
 pub(crate) mod vector_ranges;
 
@@ -128,6 +129,15 @@ pub(crate) enum SharePrefixes {
     Key,
 }
 
+/// Treatment of texts that are not Unicode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum InvalidUnicode {
+    /// U+FFFD takes the place of each such piece.
+    Replace,
+    /// The request is refused.
+    Refuse,
+}
+
 /// Settings of HTTP.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpConfig {
@@ -151,6 +161,8 @@ pub(crate) struct HttpConfig {
     pub(crate) protect_metrics: bool,
     /// Fields of a body that nothing reads are an error.
     pub(crate) strict_fields: bool,
+    /// Treatment of texts that are not Unicode.
+    pub(crate) invalid_unicode: InvalidUnicode,
     /// `/metrics` is served by `--prometheus-port` only.
     pub(crate) metrics_elsewhere: bool,
 }
@@ -169,6 +181,7 @@ impl Default for HttpConfig {
             protect_docs: false,
             protect_metrics: false,
             strict_fields: false,
+            invalid_unicode: InvalidUnicode::Replace,
             metrics_elsewhere: false,
         }
     }

@@ -4,6 +4,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use prefold_core::{Response as Answered, Timings, Usage};
 use std::time::Duration;
 
+/// Header with the number of inputs whose token ids look like another tokenizer's, if there are any.
+pub(crate) const FOREIGN: HeaderName = HeaderName::from_static("x-foreign-token-ids");
+
 /// Tokens and times of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
@@ -19,8 +22,8 @@ impl Cost {
     /// Inserts TEI's headers (integer milliseconds) and the compaction headers.
     ///
     /// `x-compute-tokens` counts the request's tokens, `x-compute-compact-tokens` counts prefixes that its inputs share
-    /// only once; `x-compaction-ratio` is their ratio. `x-truncated-inputs` counts truncated inputs. None of them
-    /// depends on other requests.
+    /// only once; `x-compaction-ratio` is their ratio. `x-truncated-inputs` counts truncated inputs, and [`FOREIGN`] warns.
+    /// None of them depends on other requests.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap, device: &str, elapsed: Duration) {
         let Self { usage, timings } = self;
         let milliseconds = |duration: Duration| HeaderValue::from(duration.as_millis() as u64);
@@ -41,6 +44,9 @@ impl Cost {
         if let Ok(ratio) = HeaderValue::from_str(&format!("{:.4}", usage.compaction_ratio())) {
             insert("x-compaction-ratio", ratio);
         }
+        if usage.foreign_inputs > 0 {
+            headers.insert(FOREIGN, HeaderValue::from(usage.foreign_inputs));
+        }
     }
 }
 
@@ -51,7 +57,7 @@ mod tests {
     #[test]
     fn headers_are_milliseconds_and_counts() {
         let cost = Cost {
-            usage: Usage { characters: 11, tokens: 7, computed_tokens: 5, truncated_inputs: 2 },
+            usage: Usage { characters: 11, tokens: 7, computed_tokens: 5, truncated_inputs: 2, foreign_inputs: 3 },
             timings: Timings {
                 total: Duration::from_micros(9_900),
                 tokenization: Duration::from_micros(1_999),
@@ -74,6 +80,7 @@ mod tests {
             ("x-compute-tokens", "7"),
             ("x-compute-compact-tokens", "5"),
             ("x-truncated-inputs", "2"),
+            ("x-foreign-token-ids", "3"),
             ("x-compaction-ratio", "0.7143"),
         ] {
             assert_eq!(headers[name], value, "{name}");

@@ -1,8 +1,9 @@
 //! Inputs in the shapes that clients send: one or many, texts or token ids.
 
+use super::documents::text_of;
 use super::many::Many;
-use prefold_core::{Input, Place};
-use serde::de::{Error as _, SeqAccess, Unexpected, Visitor};
+use prefold_core::{Error, Input, Place};
+use serde::de::{Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
@@ -17,9 +18,11 @@ const ALLOCATION: usize = 64;
 /// grows, then among the inputs, plus its own allocation.
 pub(super) const VALUE_BYTES: usize = 2 * size_of::<Loose>() + size_of::<(Place, Input)>() + ALLOCATION;
 
-/// A string, a token id, or a nested list.
+/// A string, an object with a string, a token id, or a nested list.
 enum Loose {
     Text(String),
+    /// The field `text` of an object.
+    Object(String),
     Id(u32),
     Ids(Vec<u32>),
     List(Vec<Loose>),
@@ -46,6 +49,10 @@ impl<'de> Visitor<'de> for LooseVisitor {
 
     fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Loose, E> {
         Ok(Loose::Text(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loose, A::Error> {
+        text_of(map).map(Loose::Object)
     }
 
     fn visit_u64<E: serde::de::Error>(self, id: u64) -> Result<Loose, E> {
@@ -82,7 +89,7 @@ impl<'de> Visitor<'de> for LooseVisitor {
 }
 
 /// Inputs of the model: a string, a list of strings, a list of token ids, a list of such lists, or a list of strings
-/// and such lists.
+/// and such lists. A string may be the field `text` of an object, as in Jina's API.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Loose")]
 pub(crate) struct Inputs(pub(crate) Many<Input>);
@@ -93,7 +100,7 @@ impl TryFrom<Loose> for Inputs {
     fn try_from(loose: Loose) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected a string, a list of strings, a list of token ids or a list of such lists";
         let item = |item| match item {
-            Loose::Text(text) => Ok(Input::Text(text)),
+            Loose::Text(text) | Loose::Object(text) => Ok(Input::Text(text)),
             Loose::Ids(ids) => Ok(Input::Ids(ids)),
             Loose::List(list) if list.is_empty() => Ok(Input::Ids(Vec::new())),
             Loose::Id(_) | Loose::List(_) => Err(EXPECTED),
@@ -117,7 +124,9 @@ impl TryFrom<Loose> for Texts {
     fn try_from(loose: Loose) -> Result<Self, &'static str> {
         let text = |item| match item {
             Loose::Text(text) => Ok(text),
-            Loose::Id(_) | Loose::Ids(_) | Loose::List(_) => Err("expected a string or a list of strings"),
+            Loose::Object(_) | Loose::Id(_) | Loose::Ids(_) | Loose::List(_) => {
+                Err("expected a string or a list of strings")
+            }
         };
         let texts = match loose {
             Loose::List(list) => list.into_iter().map(text).collect::<Result<Vec<_>, _>>()?,
@@ -180,7 +189,7 @@ impl TryFrom<Loose> for IdLists {
         let ids = |item| match item {
             Loose::Ids(ids) => Ok(ids),
             Loose::List(list) if list.is_empty() => Ok(Vec::new()),
-            Loose::Text(_) | Loose::Id(_) | Loose::List(_) => {
+            Loose::Text(_) | Loose::Object(_) | Loose::Id(_) | Loose::List(_) => {
                 Err("expected a list of token ids or a list of such lists")
             }
         };
@@ -189,6 +198,20 @@ impl TryFrom<Loose> for IdLists {
             one => vec![ids(one)?],
         };
         Ok(Self(lists.into()))
+    }
+}
+
+impl IdLists {
+    /// The ids of a request that has one list of them in `field`.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] for several lists.
+    pub(crate) fn only_list(self, field: &'static str) -> Result<Vec<u32>, Error> {
+        let mut lists = self.0.into_vec();
+        if lists.len() > 1 {
+            return Err(Error::invalid(field, "has several lists; it must be one list of token ids"));
+        }
+        Ok(lists.pop().unwrap_or_default())
     }
 }
 
@@ -207,7 +230,7 @@ impl TryFrom<Loose> for Sequences {
     fn try_from(loose: Loose) -> Result<Self, String> {
         let is_batch = match &loose {
             Loose::List(list) => !list.iter().any(|item| matches!(item, Loose::Text(_))),
-            Loose::Text(_) | Loose::Id(_) | Loose::Ids(_) => false,
+            Loose::Text(_) | Loose::Object(_) | Loose::Id(_) | Loose::Ids(_) => false,
         };
         let inputs = match loose {
             Loose::List(list) if is_batch => {

@@ -55,7 +55,7 @@ impl Contents {
 }
 
 /// Bytes before the quote that ends a string.
-fn text_len(rest: &[u8]) -> usize {
+pub(super) fn text_len(rest: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = rest.get(at..).and_then(|rest| rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))) {
         at += found;

@@ -2,8 +2,10 @@
 
 use crate::state::call::Call;
 use crate::state::ignored::Names;
-use prefold_core::{Capabilities, Error, Prompt, Prompts, TaskProfile};
-use serde::Deserialize;
+use prefold_core::{Capabilities, Error, Prompt, Prompts, TaskProfile, shown};
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 /// Type of the inputs, as named by Voyage and Cohere. It selects the model's adapter or prompt of that name.
@@ -36,6 +38,36 @@ impl InputType {
     fn of_task(task: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|input_type| input_type.names().contains(&task))
     }
+}
+
+/// Type of the inputs as a request names it.
+#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum AskedType {
+    /// A type that every model takes.
+    Known(InputType),
+    /// Name of one of the model's adapters or prompts, as in vLLM's API.
+    OfModel(String),
+}
+
+impl<'de> Deserialize<'de> for AskedType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl From<String> for AskedType {
+    fn from(name: String) -> Self {
+        let known: StrDeserializer<'_, ValueError> = name.as_str().into_deserializer();
+        InputType::deserialize(known).map_or(Self::OfModel(name), Self::Known)
+    }
+}
+
+/// Values for vLLM's chat template.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct TemplateValues {
+    /// Takes precedence over the field `instruction` of the request.
+    pub(crate) instruction: Option<String>,
 }
 
 /// The prompts and the tasks of a model.
@@ -79,7 +111,7 @@ pub(crate) struct PromptFields {
     pub(crate) prompt_name: Option<String>,
     /// The prompt itself.
     pub(crate) prompt: Option<String>,
-    pub(crate) input_type: Option<InputType>,
+    pub(crate) input_type: Option<AskedType>,
     /// Name of an adapter or, for a model without adapters, of a prompt.
     pub(crate) task: Option<String>,
 }
@@ -101,7 +133,11 @@ impl PromptFields {
             (None, None, Some(_)) if task.is_some() => {
                 return Err(Error::invalid("task", "must be the only one of `task` and `input_type`"));
             }
-            (None, None, Some(input_type)) => {
+            (None, None, Some(AskedType::OfModel(name))) => {
+                let found = choices.find(&[&name]);
+                return found.ok_or_else(|| unknown_type(&name));
+            }
+            (None, None, Some(AskedType::Known(input_type))) => {
                 let found = choices.find(input_type.names());
                 if found.is_none() {
                     let name = input_type.names()[0];
@@ -128,6 +164,11 @@ impl PromptFields {
         }
         Ok(found.unwrap_or(Purpose { task: None, prompt }))
     }
+}
+
+fn unknown_type(name: &str) -> Error {
+    let known = "expected `query`, `document`, `classification`, `clustering`, or the name of an adapter or prompt of the served model";
+    Error::invalid("input_type", format!("is an unknown value `{}`: {known}", shown(name)))
 }
 
 /// Counts a field that means nothing to the model as ignored.

@@ -42,15 +42,16 @@ macro_rules! request_body {
             prompt_name: Option<String>,
             /// Prompt to put before each text, instead of one of the model's prompts.
             prompt: Option<String>,
-            /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`.
-            input_type: Option<$crate::wire::prompt::InputType>,
+            /// Type of the inputs: selects the model's adapter or prompt of that name. Also `search_query`, `search_document`, `passage`, and
+            /// the name of any of the model's adapters or prompts.
+            input_type: Option<$crate::wire::prompt::AskedType>,
             /// Task of the inputs, as in Jina's API: selects the model's adapter (`tasks` of `/info`) and its prompt, unless
             /// the request sets one. Without adapters: the prompt of that name. Default: no adapter.
             task: Option<String>,
         } { $($encode)* prompt: $crate::wire::prompt::PromptFields {
             prompt_name: $body.prompt_name.take(),
             prompt: $body.prompt.take(),
-            input_type: $body.input_type,
+            input_type: $body.input_type.take(),
             task: $body.task.take(),
         }, } }
     };
@@ -64,10 +65,49 @@ macro_rules! request_body {
             endianness: Option<$crate::wire::element::Endianness>,
         } $encode }
     };
+    // Fields of vLLM's requests that are not supported.
+    (@[vllm $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} $encode:tt) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Texts are never padded.
+            #[allow(dead_code, reason = "deserializing it checks it")]
+            padding: Option<$crate::wire::refused::Padding>,
+            /// Not supported.
+            #[schema(ignore)]
+            #[allow(dead_code, reason = "deserializing it refuses it")]
+            messages: Option<$crate::wire::refused::Messages>,
+        } $encode }
+    };
+    // Scores of a query and documents.
+    (@[scoring $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} {$($encode:tt)*}) => {
+        request_body! { @[$($more)*] $name $body $head { $($fields)*
+            /// Truncate each prompt or pair to this many tokens, by shortening the document only; -1 is the model's limit.
+            truncate_prompt_tokens: Option<i64>,
+            /// Truncate each document to this many tokens before it is scored; 0 means no limit but the model's. Default: 0.
+            max_tokens_per_doc: Option<usize>,
+            /// Only 0 is supported: queries are not truncated.
+            max_tokens_per_query: Option<usize>,
+            /// False: logits instead of probabilities.
+            #[serde(alias = "activation")]
+            use_activation: Option<bool>,
+            /// Definition of relevance for instruction-following models. Others ignore it, and the response header `x-ignored-fields` names it.
+            #[serde(alias = "instruct")]
+            instruction: Option<String>,
+            /// Values for vLLM's chat template, of which `instruction` is read.
+            chat_template_kwargs: Option<$crate::wire::prompt::TemplateValues>,
+        } { $($encode)*
+            truncate_prompt_tokens: $body.truncate_prompt_tokens,
+            max_tokens_per_doc: $body.max_tokens_per_doc,
+            max_tokens_per_query: $body.max_tokens_per_query,
+        } }
+    };
     (@[model $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} $encode:tt) => {
         request_body! { @[$($more)*] $name $body $head { $($fields)*
             /// Any name is accepted, because there is one model; the response repeats it.
             model: Option<String>,
+            /// Id of the end user. It has no effect, and `--strict-fields` does not refuse it.
+            #[schema(value_type = Option<String>)]
+            #[allow(dead_code, reason = "it has no effect")]
+            user: Option<serde::de::IgnoredAny>,
         } $encode }
     };
     (@[] $name:ident $body:ident {$($head:tt)*} {$($fields:tt)*} {$($encode:tt)*}) => {

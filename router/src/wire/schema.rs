@@ -1,66 +1,99 @@
 //! OpenAPI schemas of inputs with hand-written deserialization; no values of these types exist.
-#![allow(dead_code, reason = "they are only described")]
+//!
+//! The limits are those of a server without `--allow-empty-inputs`.
 
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{
+    AnyOfBuilder, ArrayBuilder, ArrayItems, KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type,
+};
+use utoipa::{PartialSchema, ToSchema};
 
-/// Inputs of the model: a text, a list of texts, a list of token ids, a list of such lists, or a list of texts and such
-/// lists.
-#[derive(ToSchema)]
-#[schema(title = "Inputs")]
-#[serde(untagged)]
-pub(crate) enum InputsSchema {
-    #[schema(title = "text")]
-    Text(String),
-    Ids(Vec<u32>),
-    Many(Vec<InputSchema>),
+/// Declares types that only have a schema.
+macro_rules! described {
+    ($($(#[doc = $doc:literal])+ $name:ident = $schema:expr;)+) => {$(
+        $(#[doc = $doc])+
+        #[allow(dead_code, reason = "it is only described")]
+        pub(crate) struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let description = concat!($($doc, "\n"),+);
+                let description: Vec<&str> = description.lines().map(str::trim).collect();
+                described_as($schema, description.join(" ")).into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    )+};
 }
 
-/// A text, or the token ids of one.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub(crate) enum InputSchema {
-    Text(String),
-    Ids(Vec<u32>),
+described! {
+    /// Inputs of the model: a text, a list of texts, a list of token ids, a list of such lists, or a list of texts and such
+    /// lists. A text may be the field `text` of an object.
+    InputsSchema = any_of([text(), object(), list(id()), list(any_of([text(), object(), list(id())]))]);
+
+    /// A text that is not empty.
+    TextSchema = text();
+
+    /// A text or a list of texts.
+    TextsSchema = any_of([text(), list(text())]);
+
+    /// A text, a list of texts, or an empty text or list.
+    TextsOrNoneSchema = any_of([ObjectBuilder::new().schema_type(Type::String).into(), array(text()).into()]);
+
+    /// A list of token ids or a list of such lists.
+    IdListsSchema = any_of([list(id()), list(array(id()).into())]);
+
+    /// A text, a pair (a flat list of two), or a list of lists with one or two texts each.
+    SequencesSchema = any_of([text(), pair(), list(pair())]);
+
+    /// A text, a list of texts, or a list of lists of texts, which count as one list.
+    TokenTextsSchema = any_of([text(), list(text()), list(list(text()))]);
+
+    /// A text, or an object that holds it.
+    DocumentSchema = any_of([text(), object()]);
+
+    /// Documents: a list, or one of them. Each is a text, or an object that holds it.
+    DocumentsSchema = any_of([text(), object(), list(any_of([text(), object()]))]);
 }
 
-/// A text or a list of texts.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub(crate) enum TextsSchema {
-    Text(String),
-    Texts(Vec<String>),
+fn text() -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).into()
 }
 
-/// A list of token ids or a list of such lists.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub(crate) enum IdListsSchema {
-    Ids(Vec<u32>),
-    Lists(Vec<Vec<u32>>),
+/// An object that holds a text.
+fn object() -> Schema {
+    ObjectBuilder::new().property("text", text()).required("text").into()
 }
 
-/// A text, a pair (a flat list of two), or a list of lists with one or two texts each.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub(crate) enum SequencesSchema {
-    Text(String),
-    Pair(Vec<String>),
-    Batch(Vec<Vec<String>>),
+fn id() -> Schema {
+    let format = Some(SchemaFormat::KnownFormat(KnownFormat::Int32));
+    ObjectBuilder::new().schema_type(Type::Integer).format(format).minimum(Some(0)).into()
 }
 
-/// A text, a list of texts, or a list of lists of texts, which count as one list.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub(crate) enum TokenTextsSchema {
-    Text(String),
-    Texts(Vec<String>),
-    Lists(Vec<Vec<String>>),
+fn pair() -> Schema {
+    array(text()).min_items(Some(1)).max_items(Some(2)).into()
 }
 
-/// A text, or an object that holds it.
-#[derive(ToSchema)]
-#[serde(untagged)]
-pub(crate) enum DocumentSchema {
-    Text(String),
-    Object { text: String },
+fn list(items: Schema) -> Schema {
+    array(items).min_items(Some(1)).into()
+}
+
+fn array(items: Schema) -> ArrayBuilder {
+    ArrayBuilder::new().items(ArrayItems::RefOrSchema(Box::new(items.into())))
+}
+
+fn any_of<const N: usize>(schemas: [Schema; N]) -> Schema {
+    schemas.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).into()
+}
+
+fn described_as(mut schema: Schema, text: String) -> Schema {
+    let place = match &mut schema {
+        Schema::Object(object) => &mut object.description,
+        Schema::AnyOf(any_of) => &mut any_of.description,
+        Schema::Array(array) => &mut array.description,
+        _ => return schema,
+    };
+    *place = Some(text);
+    schema
 }

@@ -10,8 +10,11 @@ use super::usage::UsageBody;
 use crate::error::ApiError;
 use crate::state::unix_time;
 use axum::http::HeaderValue;
-use prefold_core::{Error, Response};
-use serde::{Deserialize, Serialize};
+use prefold_core::{Error, Response, shown};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{Error as _, IntoDeserializer, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::num::NonZero;
 use utoipa::ToSchema;
 
@@ -49,6 +52,40 @@ pub(crate) enum EmbeddingType {
     Ubinary,
     /// Base64 of little-endian `float32`.
     Base64,
+}
+
+/// An element type, or a list of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OneEmbeddingType(pub(crate) EmbeddingType);
+
+impl<'de> Deserialize<'de> for OneEmbeddingType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneVisitor).map(Self)
+    }
+}
+
+struct OneVisitor;
+
+impl<'de> Visitor<'de> for OneVisitor {
+    type Value = EmbeddingType;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`float`, `int8`, `uint8`, `binary`, `ubinary` or `base64`, or a list of one of them")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<EmbeddingType, E> {
+        let known: StrDeserializer<'_, ValueError> = name.into_deserializer();
+        // The deserializer of a request cuts what an error repeats of it; this one does not.
+        EmbeddingType::deserialize(known).map_err(|_| E::invalid_value(Unexpected::Str(&shown(name)), &self))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<EmbeddingType, A::Error> {
+        let one = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        match seq.next_element::<EmbeddingType>()? {
+            None => Ok(one),
+            Some(_) => Err(A::Error::custom("a list of several types is not supported: an answer has one")),
+        }
+    }
 }
 
 impl EmbeddingType {

@@ -2,7 +2,8 @@
 
 use prefold_backends::{DeviceChoice, LoadError, LoadOptions, ModelSource, model_summary};
 use prefold_core::{
-    Batch, Capabilities, EncodeLimits, EncodeOptions, Input, LoadedModel, Outputs, RadixPlan, RaggedBatch, TextEncoder,
+    Batch, Capabilities, EncodeLimits, EncodeOptions, ForeignIds, Input, LoadedModel, Outputs, RadixPlan, RaggedBatch,
+    TextEncoder,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -97,6 +98,7 @@ fn check_model(model: LoadedModel) {
         token_types: info.limits().token_types,
         max_input_length,
         auto_truncate: true,
+        token_ids: ForeignIds::default(),
     };
     if let Ok(encoder) = TextEncoder::new(tokenizers.into_first(), Capabilities::clone(&info.capabilities), limits) {
         let inputs = vec![Input::Text("ab <|im_end|>".to_owned()), Input::Text("é".to_owned())];

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
 /// Routes with a body, each with its number in the inputs of corpora. A number belongs to its route forever.
-pub const ROUTES: [(u8, &str); 29] = [
+pub const ROUTES: [(u8, &str); 30] = [
     (0, "/embed"),
     (1, "/embed_all"),
     (2, "/similarity"),
@@ -47,6 +47,7 @@ pub const ROUTES: [(u8, &str); 29] = [
     (35, "/api/embed"),
     (36, "/api/embeddings"),
     (37, "/api/show"),
+    (38, "/api/pull"),
 ];
 
 /// Kinds of served models: embedding, reranker, classifier with one label, classifier with three labels, token classifier. Corpora refer to

@@ -20,7 +20,7 @@ use batches::BatchSize;
 use lengths::Lengths;
 use prefold_backends::{ModelSource, ModelSummary, model_summary};
 use prefold_core::{
-    EncodeLimits, EncodeOptions, Error, Folding, Input, Prompt, Rerank, ScoreRequest, Task, TextEncoder,
+    EncodeLimits, EncodeOptions, Error, Folding, ForeignIds, Input, Prompt, Rerank, ScoreRequest, Task, TextEncoder,
 };
 use prefold_tools::records::{self, Format, InputError, Record, Records};
 use progress::{CountedReader, Progress};
@@ -160,6 +160,7 @@ impl<'a> LineTokenizer<'a> {
             vocab_size: model.vocab_size,
             max_input_length: model.capabilities.max_input_length,
             auto_truncate: true,
+            token_ids: ForeignIds::Accept,
         };
         let encoder = TextEncoder::new(model.tokenizer.clone(), model.capabilities.clone(), limits)?;
         let options =

@@ -92,7 +92,7 @@ fn a_text_that_has_too_many_tokens_whatever_they_are_is_refused_before_it_is_tok
         let tokens = tokenizer(model).encode_fast(text.as_str(), false).unwrap().len();
         assert!(40 < least && least <= tokens, "{model}: {least} of {tokens}");
         let refused = problem(encode(&encoder, Input::Text(text.clone()), &options()));
-        assert!(refused.contains(&format!("has {least} tokens or more, the limit is 40")), "{refused}");
+        assert!(refused.contains(&format!("has {least} tokens or more, and")), "{refused}");
     }
     let note = "\u{1100}\u{1161}\u{11a8}".repeat(10_000);
     let encoder = encoder("qwen3-tiny", 40);

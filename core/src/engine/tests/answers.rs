@@ -18,8 +18,8 @@ async fn embeddings_in_order_with_usage_and_timings() {
     let expected: Vec<_> = ids.iter().map(|ids| fake_values(ids, DIM)).collect();
     assert_eq!(response.results, expected);
     let tokens: usize = ids.iter().map(Vec::len).sum();
-    let Usage { characters, tokens: counted, computed_tokens, truncated_inputs } = response.usage;
-    assert_eq!((characters, counted, truncated_inputs), (30, tokens, 0));
+    let Usage { characters, tokens: counted, computed_tokens, truncated_inputs, foreign_inputs } = response.usage;
+    assert_eq!((characters, counted, truncated_inputs, foreign_inputs), (30, tokens, 0, 0));
     assert!(computed_tokens < tokens, "two texts share a prefix");
     assert_eq!(response.usage.saved_tokens(), tokens - computed_tokens);
     let Timings { total, tokenization, queue, planning, inference } = response.timings;
@@ -221,7 +221,8 @@ async fn a_request_may_ask_for_fewer_tokens() {
     }
     let refusing = EncodeOptions { max_tokens: Some(2), truncate: Some(false), ..encode("inputs") };
     let error = engine.embed(vec![list(&[1, 2, 3])], EmbedOptions { encode: refusing, ..raw() }).await.unwrap_err();
-    assert_eq!(error.to_string(), "`inputs` has 3 tokens, the limit is 2; set `truncate` to cut what is too long");
+    let expected = "`inputs` has 3 tokens, and `truncate` is not set; the limit is 2, as the request asks. Please reduce the length of the input";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]

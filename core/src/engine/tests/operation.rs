@@ -182,7 +182,12 @@ async fn inputs_never_exceed_a_batch() {
     let engine = engine(embedder(), EngineConfig { max_batch_tokens: 8, ..config() });
     assert_eq!(engine.info().capabilities.max_input_length, 8);
     let error = engine.embed(vec![list(&[1; 9])], raw()).await.unwrap_err();
-    assert!(error.to_string().contains("has 9 tokens, the limit is 8"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("has 9 tokens, and `truncate` is not set; this model's maximum context length is 8 tokens"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

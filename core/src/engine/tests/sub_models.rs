@@ -52,7 +52,7 @@ async fn a_task_has_the_limits_of_its_sub_model() {
     };
     let long = Input::Text("one two three four five six seven eight nine ten".to_owned());
     let problem = refusal(long, Some("query")).await;
-    assert!(problem.contains("the limit is 9"), "{problem}");
+    assert!(problem.contains("length is 9"), "{problem}");
     let problem = refusal(list(&[1150]), Some("query")).await;
     assert!(problem.contains("ids must be below 1100"), "{problem}");
     let problem = refusal(list(&[1250]), None).await;

@@ -1,6 +1,6 @@
 //! Flags of the queue, batches and compaction.
 
-use super::values::{count, positive, threshold, whole};
+use super::values::{TokenIds, count, positive, threshold, whole};
 use clap::builder::BoolishValueParser;
 use prefold_core::{EngineConfig, Scheduling};
 
@@ -63,6 +63,12 @@ pub(crate) struct BatchingArgs {
     /// Accept empty texts. By default they are refused, because their vectors mean nothing and may rank first
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) allow_empty_inputs: bool,
+
+    /// Token ids that look like another tokenizer's: `warn` computes them, with a warning in the log and the number of such inputs
+    /// in the response header x-foreign-token-ids; `refuse` refuses the request; `accept` looks only whether the vocabulary has them.
+    /// LangChain's OpenAIEmbeddings sends OpenAI's ids unless it has check_embedding_ctx_length=False
+    #[arg(long, env, value_enum, default_value_t = TokenIds::Warn)]
+    pub(crate) token_ids: TokenIds,
 
     /// Tokenizer threads, up to 1024. Default: the number of cores minus one, from 1 to 8
     #[arg(long, env, value_parser = whole::<usize, 1, { EngineConfig::MAX_TOKENIZATION_WORKERS as u64 }>)]

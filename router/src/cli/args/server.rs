@@ -3,7 +3,7 @@
 use super::values::{port, positive, seconds, whole};
 use crate::server::connections::MAX_CONNECTIONS;
 use crate::state::secret::{self, Secret};
-use crate::state::{CLIENT_TIMEOUT, PAYLOAD_LIMIT, SharePrefixes};
+use crate::state::{CLIENT_TIMEOUT, InvalidUnicode, PAYLOAD_LIMIT, SharePrefixes};
 use clap::builder::BoolishValueParser;
 use prefold_core::ProcessLimits;
 use std::path::PathBuf;
@@ -55,8 +55,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, default_value_t = ProcessLimits::default().max_buffered_bytes, value_parser = positive)]
     pub(crate) max_buffered_bytes: usize,
 
-    /// API key that clients must send as `Authorization: Bearer <API_KEY>`, except to `GET /`, /health, /ready, /ping,
-    /// /metrics, /docs and /api-doc/openapi.json. Repeat the flag to accept several keys
+    /// API key that clients must send as `Authorization: Bearer <API_KEY>`, or in the header `api-key` or `x-api-key`, except to
+    /// `GET /`, /health, /ready, /ping, /metrics, /docs and /api-doc/openapi.json. Repeat the flag to accept several keys
     #[arg(long, env, hide_env_values = true, value_parser = secret::api_key)]
     pub(crate) api_key: Vec<Secret>,
 
@@ -80,10 +80,15 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) protect_metrics: bool,
 
-    /// Refuse requests with fields that no route reads or that mean nothing to the model. By default such fields are ignored and
-    /// named in the header x-ignored-fields of the response
+    /// Refuse requests with fields that no route reads or that mean nothing to the model, except `user`. By default such fields are
+    /// ignored and named in the header x-ignored-fields of the response
     #[arg(long, env, value_parser = BoolishValueParser::new())]
     pub(crate) strict_fields: bool,
+
+    /// Texts that are not Unicode, such as half of an emoji: `replace` puts U+FFFD in the place of what is not, and the response
+    /// header x-replaced-unicode and the log name the text; `refuse` refuses the request. Ignored fields never matter
+    #[arg(long, env, value_enum, default_value_t = InvalidUnicode::Replace)]
+    pub(crate) invalid_unicode: InvalidUnicode,
 
     /// Origins that browsers may call from, separated by commas. Default: any
     #[arg(long, env, value_delimiter = ',')]

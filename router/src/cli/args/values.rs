@@ -1,7 +1,7 @@
 //! Parsers of flag values.
 
 use prefold_backends::{AttentionMode, Dtype};
-use prefold_core::Task;
+use prefold_core::{ForeignIds, Task};
 use std::num::IntErrorKind;
 use std::str::FromStr;
 
@@ -42,6 +42,24 @@ pub(super) fn port(s: &str) -> Result<u16, String> {
 pub(super) fn threshold(s: &str) -> Result<f32, String> {
     let value: f32 = s.parse().map_err(|_| "must be a number between 0 and 1".to_owned())?;
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be between 0 and 1".to_owned()) }
+}
+
+/// Treatment of token ids that look like another tokenizer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TokenIds {
+    Refuse,
+    Warn,
+    Accept,
+}
+
+impl From<TokenIds> for ForeignIds {
+    fn from(token_ids: TokenIds) -> Self {
+        match token_ids {
+            TokenIds::Refuse => Self::Refuse,
+            TokenIds::Warn => Self::Count,
+            TokenIds::Accept => Self::Accept,
+        }
+    }
 }
 
 /// A type of weights; `None` is the device's default.

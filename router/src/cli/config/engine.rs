@@ -28,6 +28,7 @@ pub(super) fn engine_config(args: BatchingArgs, share_prefixes: SharePrefixes) -
         caches_words: share_prefixes == SharePrefixes::All,
         auto_truncate: args.auto_truncate,
         allow_empty_inputs: args.allow_empty_inputs,
+        token_ids: args.token_ids.into(),
     };
     config.check()?;
     Ok(config)

@@ -59,6 +59,7 @@ pub(super) fn server_config(
             protect_docs: args.protect_docs,
             protect_metrics: args.protect_metrics,
             strict_fields: args.strict_fields,
+            invalid_unicode: args.invalid_unicode,
             metrics_elsewhere: prometheus_port.is_some(),
         },
         tls,

@@ -10,7 +10,7 @@ use crate::wire::inputs::TextsOrNone;
 use crate::wire::json_writer::{float_steps, split_around};
 use crate::wire::pieces::{JsonText, framed};
 use crate::wire::request_body::request_body;
-use crate::wire::schema::TextsSchema;
+use crate::wire::schema::TextsOrNoneSchema;
 use prefold_core::{EmbedOptions, EncodeOptions, Error, Input, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ request_body! {
     /// Texts to embed, and options, named as in Ollama.
     pub(crate) struct OllamaEmbedBody: model, prompt {
         /// No text, `""` or an empty list has an empty list of vectors: clients load a model with it.
-        #[schema(value_type = Option<TextsSchema>)]
+        #[schema(value_type = Option<TextsOrNoneSchema>)]
         input: Option<TextsOrNone>,
         /// Truncate texts that are too long instead of rejecting them. Default: `--auto-truncate`.
         truncate: Option<bool>,
@@ -49,7 +49,8 @@ pub(crate) struct OllamaVectors<'a> {
 ///
 /// Ollama's embeddings, scaled to unit length.
 #[utoipa::path(
-    post, path = "/api/embed", tag = "Ollama", request_body = OllamaEmbedBody, operation_id = "ollama_embed",
+    post, path = "/api/embed", tag = "Ollama", operation_id = "ollama_embed",
+    request_body(content = OllamaEmbedBody, example = json!({ "model": "any", "input": ["How do I lock a file?", "Use flock."] })),
     responses((status = 200, description = "The vectors", body = OllamaVectors))
 )]
 pub(crate) async fn embed(head: Head, Json(mut body): Json<OllamaEmbedBody>) -> Result {
@@ -99,7 +100,8 @@ pub(crate) struct OllamaVector {
 ///
 /// Ollama's older route. The vector has unit length only if the model's own modules scale it.
 #[utoipa::path(
-    post, path = "/api/embeddings", tag = "Ollama", request_body = OllamaPromptBody, operation_id = "ollama_embeddings",
+    post, path = "/api/embeddings", tag = "Ollama", operation_id = "ollama_embeddings",
+    request_body(content = OllamaPromptBody, example = json!({ "model": "any", "prompt": "Use flock." })),
     responses((status = 200, description = "The vector", body = OllamaVector))
 )]
 pub(crate) async fn embeddings(head: Head, Json(mut body): Json<OllamaPromptBody>) -> Result {

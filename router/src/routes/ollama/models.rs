@@ -1,5 +1,6 @@
-//! The served model in Ollama's forms: `/api/tags`, `/api/ps`, `/api/show`.
+//! The served model in Ollama's forms: `/api/tags`, `/api/ps`, `/api/show`, `/api/pull`.
 
+use crate::error::ApiError;
 use crate::routes::Result;
 use crate::routes::models::{named, unknown_model};
 use crate::state::App;
@@ -70,6 +71,11 @@ struct Details {
     parameter_size: &'static str,
     /// Data type of the weights.
     quantization_level: String,
+    /// Maximum tokens of an input.
+    context_length: usize,
+    /// Values of a vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding_length: Option<usize>,
 }
 
 impl Details {
@@ -81,6 +87,8 @@ impl Details {
             families: vec![info.model_type.clone()],
             parameter_size: "",
             quantization_level: info.dtype.replace("bfloat", "BF").replace("float", "F").to_uppercase(),
+            context_length: info.capabilities.max_input_length,
+            embedding_length: info.capabilities.embed.as_ref().map(Embed::default_dim),
         }
     }
 }
@@ -162,10 +170,7 @@ pub(crate) struct ShownModel {
     )
 )]
 pub(crate) async fn show(State(app): State<App>, Json(body): Json<ShowBody>) -> Result {
-    // Ollama's own client sends both fields, one of them empty.
-    let name = [body.model, body.name].into_iter().flatten().find(|name| !name.is_empty());
-    let name = name.ok_or_else(|| Error::invalid("model", "is missing"))?;
-    let model = app.models.named(&name).ok_or_else(|| unknown_model(&app, &name))?;
+    let model = served(&app, [body.model, body.name])?;
     let info = model.engine.info();
     Ok(Answer::free(&ShownModel {
         modelfile: "",
@@ -176,6 +181,53 @@ pub(crate) async fn show(State(app): State<App>, Json(body): Json<ShowBody>) -> 
         capabilities: capabilities(info),
         modified_at: rfc3339(app.started),
     }))
+}
+
+/// The model of the first name that is not empty: Ollama's own client sends two fields, one of them empty.
+///
+/// # Errors
+/// There is no name, or no model has it.
+fn served(app: &App, names: [Option<String>; 2]) -> std::result::Result<&ServedModel, ApiError> {
+    let name = names.into_iter().flatten().find(|name| !name.is_empty());
+    let name = name.ok_or_else(|| Error::invalid("model", "is missing"))?;
+    app.models.named(&name).map(|model| &**model).ok_or_else(|| unknown_model(app, &name))
+}
+
+/// Name of a model that a client wants to be there.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct PullBody {
+    /// With or without the tag `latest`.
+    model: Option<String>,
+    /// Older name of the field.
+    name: Option<String>,
+    /// Accepted: the response is one line of JSON, which is also a stream of one object.
+    #[allow(dead_code, reason = "deserializing it checks it")]
+    stream: Option<bool>,
+    /// Accepted: nothing is downloaded.
+    #[allow(dead_code, reason = "deserializing it checks it")]
+    insecure: Option<bool>,
+}
+
+/// State of a model that is there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Pulled {
+    /// `success`
+    status: &'static str,
+}
+
+/// Whether a model is there
+///
+/// For clients that pull a model before they use it: success for the served model, without a download.
+#[utoipa::path(
+    post, path = "/api/pull", tag = "Ollama", request_body = PullBody,
+    responses(
+        (status = 200, description = "The model is there", body = Pulled),
+        (status = 404, description = "No model has this name")
+    )
+)]
+pub(crate) async fn pull(State(app): State<App>, Json(body): Json<PullBody>) -> Result {
+    served(&app, [body.model, body.name])?;
+    Ok(Answer::free(&Pulled { status: "success" }))
 }
 
 fn model_info(info: &ModelInfo) -> Map<String, Value> {

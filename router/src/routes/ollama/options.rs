@@ -74,9 +74,9 @@ mod tests {
         let body = br#"{"options": {"num_ctx": 9, "temperature": 0.5, "stop": null}, "keep_alive": "5m"}"#;
         let (Body { options, .. }, names) = parse::<Body>(body).unwrap();
         assert_eq!(options, Some(OllamaOptions { num_ctx: Some(9) }));
-        assert_eq!(names.first(), Some("options.temperature"));
+        assert_eq!(names.first_refused(), Some("options.temperature"));
         let (_, names) = parse::<Body>(br#"{"options": {"stop": null, "num_ctx": null}, "keep_alive": -1}"#).unwrap();
-        assert_eq!(names.first(), None);
+        assert_eq!(names.first_refused(), None);
         for wrong in [r#"{"options": []}"#, r#"{"options": {"num_ctx": "a"}}"#, r#"{"keep_alive": []}"#] {
             assert!(parse::<Body>(wrong.as_bytes()).is_err(), "{wrong}");
         }

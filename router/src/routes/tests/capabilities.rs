@@ -70,7 +70,9 @@ async fn every_set_answers_its_routes_and_names_them_to_others() {
     ] {
         for (task, route, body) in routes() {
             let got = post(&app, route, &body).await;
-            let refused = if table::dialect_of(route).has_one_status() { 400 } else { 422 };
+            // `/rerank` and its aliases err as the API of the list that the body has.
+            let has_one_status = table::dialect_of(route).has_one_status() || body.get("documents").is_some();
+            let refused = if has_one_status { 400 } else { 422 };
             let expected = if tasks.contains(&task) { 200 } else { refused };
             assert_eq!(got.status, expected, "{name} {route}: {}", got.body);
             assert!(expected == 200 || got.body.contains(advice), "{name} {route}: {}", got.body);

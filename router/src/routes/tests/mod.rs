@@ -7,6 +7,7 @@ mod embed;
 mod infinity;
 mod ollama;
 mod openai;
+mod peers;
 mod prompts;
 mod quantized;
 mod rerank;

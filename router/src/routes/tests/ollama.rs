@@ -83,6 +83,7 @@ async fn errors_are_a_message() {
         ("/api/embed", json!({ "input": "a", "keep_alive": [] }), 400),
         ("/api/show", json!({}), 400),
         ("/api/show", json!({ "model": "other" }), 404),
+        ("/api/pull", json!({ "model": "other" }), 404),
         ("/api/chat", json!({ "model": "fake" }), 404),
     ] {
         let got = post(&app, path, &body).await;
@@ -122,6 +123,10 @@ async fn the_model_is_listed_and_shown() {
             (&info[format!("{family}.context_length")], &info[format!("{family}.embedding_length")]),
             (&json!(128), &json!(2 * DIM))
         );
+        let details = &shown["details"];
+        assert_eq!((&details["context_length"], &details["embedding_length"]), (&json!(128), &json!(2 * DIM)));
+        let pulled = ask(&app, "/api/pull", json!({ "model": name, "stream": true, "insecure": null })).await;
+        assert_eq!(pulled, json!({ "status": "success" }));
     }
     assert_eq!(ask(&app, "/api/show", json!({ "name": "fake" })).await["capabilities"], json!(["embedding"]));
     let of_second = ask(&app, "/api/embed", json!({ "model": "second:latest", "input": "a" })).await;

@@ -38,7 +38,7 @@ async fn pooling_embeds_unless_it_is_told_otherwise() {
         (json!({ "input": "a", "task": "token_embed", "dimensions": 3 }), "needs the task `embed`"),
         (json!({ "input": "a", "task": "token_classify" }), "/predict_tokens"),
         (json!({ "input": "a", "task": "score" }), "`task`: unknown value `score`"),
-        (json!({ "messages": [] }), "`input`: missing field"),
+        (json!({ "messages": [] }), "`messages`: chat messages are not supported"),
     ] {
         let refused = post(&app, "/pooling", &body).await;
         let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();

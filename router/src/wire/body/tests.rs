@@ -1,5 +1,6 @@
 //! Valid and invalid bodies.
 
+use super::arriving::MAX_DISCARDED;
 use super::*;
 use crate::wire::inputs::{Inputs, MAX_IDS};
 use crate::wire::parsed_size::MAX_VALUES;
@@ -7,8 +8,9 @@ use async_compression::Level;
 use async_compression::futures::write::{GzipEncoder, ZstdEncoder};
 use async_compression::zstd::CParameter;
 use axum::body::{Body, Bytes};
-use futures::AsyncWriteExt;
-use prefold_core::{Input, Quota, Resource};
+use axum::http::header;
+use futures::{AsyncWriteExt, StreamExt};
+use prefold_core::{Error, Input, Quota, Resource};
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -108,7 +110,8 @@ async fn a_broken_body_is_the_clients_fault() {
 
 /// The body of a request with a coding, in pieces of a size.
 fn encoded(coding: &'static str, bytes: &[u8], piece: usize) -> Request {
-    let pieces: Vec<_> = bytes.chunks(piece).map(|piece| Ok::<_, io::Error>(Bytes::copy_from_slice(piece))).collect();
+    let pieces: Vec<_> =
+        bytes.chunks(piece).map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece))).collect();
     request(Body::from_stream(futures::stream::iter(pieces)), &[(header::CONTENT_ENCODING, coding)])
 }
 
@@ -181,7 +184,7 @@ async fn damaged_codings_are_the_clients_fault() {
         let result = read_body(encoded(coding, &bytes, 100), 1 << 21).await;
         assert!(matches!(&result, Err(ApiError::Unreadable(said)) if said.contains(problem)), "{coding}: {result:?}");
     }
-    let gone = [Ok(Bytes::from(framed[..20].to_vec())), Err(io::Error::other("gone"))];
+    let gone = [Ok(Bytes::from(framed[..20].to_vec())), Err(std::io::Error::other("gone"))];
     let gone = request(Body::from_stream(futures::stream::iter(gone)), &[(header::CONTENT_ENCODING, "zstd")]);
     let result = read_body(gone, 10_000).await;
     assert!(matches!(&result, Err(ApiError::Unreadable(said)) if said.contains("gone")), "{result:?}");
@@ -229,7 +232,9 @@ fn raw(bytes: &[u8], share: &Arc<Share>) -> RawBody {
         bytes: Bytes::copy_from_slice(bytes),
         held: Some((Arc::clone(share), share.held())),
         ignored: IgnoredFields::default(),
+        replaced: ReplacedText::default(),
         is_strict: false,
+        invalid_unicode: InvalidUnicode::Replace,
     }
 }
 
@@ -241,7 +246,7 @@ async fn values_count_before_they_are_there_and_in_place_of_the_body_once_they_a
     let body = format!("{{\"inputs\":[{}[]]}}", "[],".repeat(999));
     let size = parsed_size(body.as_bytes()).unwrap();
     assert!(size > 50 * body.len(), "{size}");
-    let read = raw(body.as_bytes(), &share);
+    let mut read = raw(body.as_bytes(), &share);
     for _ in 0..2 {
         read.probe::<Dto<Inputs>>().await.unwrap();
         assert_eq!(share.held(), body.len() + size, "counted once");
@@ -271,7 +276,7 @@ async fn values_count_while_they_are_parsed_whether_or_not_the_client_is_there()
     let (go_on, steps) = mpsc::channel();
     STEPS.lock().unwrap().push(steps);
     let body = format!("{{\"inputs\":\"{}\"}}", "a".repeat(PARSED_AT_ONCE));
-    let read = raw(body.as_bytes(), &share);
+    let mut read = raw(body.as_bytes(), &share);
     let mut parsing = Box::pin(read.parse::<Dto<Slow>>());
     let begun = async {
         while !STEPS.lock().unwrap().is_empty() {
@@ -279,7 +284,8 @@ async fn values_count_while_they_are_parsed_whether_or_not_the_client_is_there()
         }
     };
     tokio::select! { _ = &mut parsing => panic!("it waits"), () = begun => {} }
-    drop((parsing, share));
+    drop(parsing);
+    drop((read, share));
     assert!(quota.held() > body.len(), "{}", quota.held());
     go_on.send(()).unwrap();
     quota.all_released().await;
@@ -376,4 +382,18 @@ fn names_of_ignored_fields_are_few_short_and_ascii() {
     let many: Vec<String> = (0..1000).map(|i| format!(r#""{i}{}": 0"#, "\u{e9}".repeat(1000))).collect();
     let names = ignored(&format!("{{{}}}", many.join(",")));
     assert_eq!((names.split(", ").count(), names.len()), (16, 16 * 64 + 15 * 2));
+}
+
+#[tokio::test]
+async fn a_body_that_is_rewritten_counts_its_copies_until_it_is_parsed() {
+    let text = [&b"{\"inputs\":\""[..], &[0xff; 1000], b"\"}"].concat();
+    let quota = Quota::new(10_000, Resource::BufferedBytes);
+    let [share, other] = [(); 2].map(|()| Arc::new(quota.share()));
+    raw(&text, &share).parse::<Dto<Inputs>>().await.unwrap();
+    assert!((3000..5000).contains(&share.held()), "{}", share.held());
+    // While others hold the limit there is no room for copies.
+    other.force(10_000);
+    share.shrink_to(0);
+    let error = raw(&text, &share).parse::<Dto<Inputs>>().await.unwrap_err();
+    assert!(matches!(error, ApiError::Engine(Error::Overloaded { .. })), "{error}");
 }

@@ -41,7 +41,7 @@ fn wrong_inputs_name_the_field_and_the_problem() {
     for (value, field, words) in [
         (json!(null), "inputs", "expected a string"),
         (json!(5), "inputs", "expected a string"),
-        (json!({ "a": 1 }), "inputs", "invalid type: object"),
+        (json!({ "a": 1 }), "inputs.text", "missing field"),
         (json!([true]), "inputs[0]", "boolean"),
         (json!(["a", 5]), "inputs", "single token id"),
         (json!([1, "a"]), "inputs[1]", "expected a whole number, at least 0"),

@@ -115,5 +115,6 @@ fn bodies() -> Vec<(&'static str, usize, Value)> {
         ("/api/embed", 0, json!({"input": "", "truncate": false})),
         ("/api/embeddings", 0, json!({"model": "fake", "prompt": "red fox", "options": {"temperature": null}})),
         ("/api/show", 0, json!({"model": "fake:latest", "verbose": true})),
+        ("/api/pull", 0, json!({"model": "fake", "stream": false})),
     ]
 }

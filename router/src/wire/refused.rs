@@ -1,0 +1,69 @@
+//! Fields of other servers that nothing serves. Any value is an error that names the field, which says more than a field that is missing.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use utoipa::ToSchema;
+
+/// Declares types of which no value can be sent, except null in an `Option`.
+macro_rules! refused {
+    ($($(#[doc = $doc:literal])+ $name:ident: $problem:literal;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Debug)]
+        pub(crate) enum $name {}
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                Err(D::Error::custom($problem))
+            }
+        }
+    )+};
+}
+
+refused! {
+    /// Chat messages of vLLM's API.
+    Messages: "chat messages are not supported, because no chat template is applied: send the text itself";
+
+    /// Labels, or a trained classifier, of Jina's classification.
+    JinaLabels: "not supported: the labels are those of the served model";
+}
+
+/// Padding of texts to a length.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Padding {
+    DoNotPad,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::body::parse;
+
+    #[derive(Debug, Deserialize)]
+    struct Body {
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        input: String,
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        messages: Option<Messages>,
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        padding: Option<Padding>,
+    }
+
+    #[test]
+    fn what_is_refused_is_named() {
+        for (body, error) in [
+            (r#"{"messages": [{"role": "user"}]}"#, "`messages`: chat messages are not supported"),
+            (r#"{"input": "a", "messages": ""}"#, "`messages`: chat messages are not supported"),
+            (
+                r#"{"input": "a", "padding": "max_length"}"#,
+                "`padding`: unknown value `max_length`, expected `do_not_pad`",
+            ),
+        ] {
+            let found = parse::<Body>(body.as_bytes()).unwrap_err().to_string();
+            assert!(found.starts_with(error), "{found}");
+        }
+        for body in [r#"{"input": "a", "messages": null}"#, r#"{"input": "a", "padding": "do_not_pad"}"#] {
+            assert!(parse::<Body>(body.as_bytes()).is_ok(), "{body}");
+        }
+    }
+}
