@@ -19,8 +19,8 @@ CORE, SINGLE = "sentence_transformers.base.modules", "sentence_transformers.sent
 CLASSES = {"Transformer": f"{CORE}.transformer.Transformer", "Pooling": f"{SINGLE}.pooling.Pooling", "Dense": f"{CORE}.dense.Dense",
            "Normalize": f"{CORE}.normalize.Normalize", "LayerNorm": f"{SINGLE}.layer_norm.LayerNorm",
            "Dropout": f"{SINGLE}.dropout.Dropout"}
-AUTO = {"embed": "AutoModel", "pair": "AutoModelForSequenceClassification", "classify": "AutoModelForSequenceClassification", "prompted": "AutoModelForCausalLM",
-        "tokens": "AutoModelForTokenClassification"}
+AUTO = {"embed": "AutoModel", "pair": "AutoModelForSequenceClassification", "classify": "AutoModelForSequenceClassification",
+        "prompted": "AutoModelForCausalLM", "tokens": "AutoModelForTokenClassification"}
 SCORE = "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"
 # As Qwen3-Reranker writes its prompt.
 TEMPLATE = """<|im_start|>system
@@ -107,7 +107,8 @@ class Plan:
         added = {entry["content"]: entry["id"] for entry in self.files["tokenizer.json"]["added_tokens"]}
         yes, no = ({**vocabulary, **added}[word] for word in ("yes", "no"))
         self.files["modules.json"] = [
-            {"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate([("", CLASSES["Transformer"]), ("1_LogitScore", SCORE)])]
+            {"idx": i, "name": str(i), "path": path, "type": kind}
+            for i, (path, kind) in enumerate([("", CLASSES["Transformer"]), ("1_LogitScore", SCORE)])]
         self.files["1_LogitScore/config.json"] = {"true_token_id": yes, "false_token_id": no, "module_input_name": "causal_logits"}
         self.files["config_sentence_transformers.json"] = {"model_type": "CrossEncoder"}
         output = {"method": "forward", "method_output_name": "logits"}
