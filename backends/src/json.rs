@@ -94,17 +94,17 @@ impl<'a> Fields<'a> {
 
     /// The value of a field, unless it is absent or null.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
-        self.object.get(name).filter(|value| !value.is_null())
+        self.object.get(name).filter(|value| !value.is_null() && !is_hidden(self.file, name))
     }
 
     /// `true` if the field is present, even as null.
     pub(crate) fn mentions(&self, name: &str) -> bool {
-        self.object.contains_key(name)
+        self.object.contains_key(name) && !is_hidden(self.file, name)
     }
 
     /// All fields.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
-        self.object.iter()
+        self.object.iter().filter(|(name, _)| !is_hidden(self.file, name))
     }
 
     /// An optional field.
@@ -158,6 +158,31 @@ impl<'a> Fields<'a> {
     pub(crate) fn unsupported(&self, name: &str, value: &str, supported: impl Into<String>) -> LoadError {
         LoadError::unsupported(self.file, format!("`{}{name}` {value}", self.prefix), supported)
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// File and field that [`Fields`] do not see, as if no code read them.
+    static HIDDEN: std::cell::RefCell<Option<(String, String)>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Hides a field of a file from [`Fields`] while `run` runs.
+#[cfg(test)]
+pub(crate) fn hiding<T>(file: &str, field: &str, run: impl FnOnce() -> T) -> T {
+    HIDDEN.set(Some((file.to_owned(), field.to_owned())));
+    let found = run();
+    HIDDEN.set(None);
+    found
+}
+
+#[cfg(test)]
+fn is_hidden(file: &str, field: &str) -> bool {
+    HIDDEN.with_borrow(|hidden| hidden.as_ref().is_some_and(|(of, name)| of == file && name == field))
+}
+
+#[cfg(not(test))]
+const fn is_hidden(_file: &str, _field: &str) -> bool {
+    false
 }
 
 /// Parses a JSON file.

@@ -106,7 +106,7 @@ def test_reasons_without_values_are_the_same():
 def test_the_fields_are_those_of_the_documentation():
     listed = fields.listed()
     assert len(listed) == len({(field.file, field.name) for field in listed}) > 400
-    assert {field.mark for field in listed} == {"followed", "refused", "named", "no effect"}
+    assert {field.mark for field in listed} == {"followed", "refused", "named", "named in some", "no effect"}
     by_name = {(field.file, field.name): field for field in listed}
     assert by_name["config.json", "partial_rotary_factor"].defaults() == [1.0]
     assert by_name["adapter_config.json", "init_lora_weights"].defaults() == [True, "gaussian", "eva", "orthogonal"]

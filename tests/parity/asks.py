@@ -16,6 +16,8 @@ def of(draft, folder):
         found += [{"ask": "embed", "dimensions": 5}]
     elif draft["task"] == "pair":
         found += [{"ask": "pair"}, {"ask": "pair", "raw": True}]
+    elif draft["task"] == "prompted":
+        found += [{"ask": "pair", "prompted": True}]
     elif draft["task"] == "classify":
         found += [{"ask": "classify"}, {"ask": "classify", "raw": True}]
     else:

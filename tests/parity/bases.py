@@ -19,7 +19,7 @@ from published import TENSORS, to_native  # noqa: E402
 COUSINS = {"roberta-tiny": ("camembert", "Camembert")}
 HEADS = {"embed": "Model", "pair": "ForSequenceClassification", "classify": "ForSequenceClassification",
          "tokens": "ForTokenClassification"}
-KINDS = {"embedding": "embed", "tokencls": "tokens"}
+KINDS = {"embedding": "embed", "tokencls": "tokens", "reranker": "prompted"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def read():
         file = reference_files.read_json(path)
         for spec in file["models"]:
             config = resolved(spec["config"])
-            if config is None or spec["kind"] == "reranker":
+            if config is None:
                 continue
             tokenizer = spec["tokenizer"]
             tokenizer = file["tokenizers"][tokenizer] if isinstance(tokenizer, str) else tokenizer

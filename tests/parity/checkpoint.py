@@ -20,7 +20,19 @@ CLASSES = {"Transformer": f"{CORE}.transformer.Transformer", "Pooling": f"{SINGL
            "Normalize": f"{CORE}.normalize.Normalize", "LayerNorm": f"{SINGLE}.layer_norm.LayerNorm",
            "Dropout": f"{SINGLE}.dropout.Dropout"}
 AUTO = {"embed": "AutoModel", "pair": "AutoModelForSequenceClassification", "classify": "AutoModelForSequenceClassification",
-        "tokens": "AutoModelForTokenClassification"}
+        "prompted": "AutoModelForCausalLM", "tokens": "AutoModelForTokenClassification"}
+SCORE = "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"
+# As Qwen3-Reranker writes its prompt.
+TEMPLATE = """<|im_start|>system
+Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>
+<|im_start|>user
+<Instruct>: Given a web search query, retrieve relevant passages that answer the query
+<Query>: {{ (messages | selectattr('role','eq','query') | first).content }}
+<Document>: {{ (messages | selectattr('role','eq','document') | first).content }}<|im_end|>
+<|im_start|>assistant
+<think>
+
+</think>{{ "\\n\\n" }}"""
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
@@ -44,6 +56,8 @@ class Plan:
             self.files["sentence_bert_config.json"] = {
                 "transformer_task": "sequence-classification", "module_output_name": "scores",
                 "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}}}
+        elif draft["task"] == "prompted":
+            self.set_prompted()
         for file, name, value in draft["settings"]:
             if file not in ("structure", "vocabulary"):
                 self.set(file, name, value)
@@ -86,6 +100,22 @@ class Plan:
         self.files["modules.json"] = [
             {"idx": i, "name": str(i), "path": path, "type": CLASSES[name] if is_new else f"sentence_transformers.models.{name}"}
             for i, (name, path) in enumerate(self.modules)]
+
+    def set_prompted(self):
+        """A language model with the prompt of Qwen3-Reranker and a LogitScore module."""
+        vocabulary = self.files["tokenizer.json"]["model"]["vocab"]
+        added = {entry["content"]: entry["id"] for entry in self.files["tokenizer.json"]["added_tokens"]}
+        yes, no = ({**vocabulary, **added}[word] for word in ("yes", "no"))
+        self.files["modules.json"] = [
+            {"idx": i, "name": str(i), "path": path, "type": kind}
+            for i, (path, kind) in enumerate([("", CLASSES["Transformer"]), ("1_LogitScore", SCORE)])]
+        self.files["1_LogitScore/config.json"] = {"true_token_id": yes, "false_token_id": no, "module_input_name": "causal_logits"}
+        self.files["config_sentence_transformers.json"] = {"model_type": "CrossEncoder"}
+        output = {"method": "forward", "method_output_name": "logits"}
+        self.files["sentence_bert_config.json"] = {
+            "transformer_task": "text-generation", "module_output_name": "causal_logits",
+            "modality_config": {"text": output, "message": {**output, "format": "flat"}}}
+        self.files["tokenizer_config.json"]["chat_template"] = TEMPLATE
 
     def set(self, file, name, value):
         """Sets a field; `Dense/config.json` is the config of every such module."""
@@ -206,6 +236,10 @@ def write(draft, base, folder):
         write_module(plan, name, folder / path)
     if plan.structure.get("resaved"):
         save_again(draft["task"], folder)
+    if (kind := plan.structure.get("wrapped")) and draft["task"] == "embed":
+        import wrapped
+        with quietly():
+            wrapped.wrap(kind, folder, draft["seed"])
     return plan
 
 
@@ -213,7 +247,7 @@ def save_again(task, folder):
     """Replaces a checkpoint by what the libraries make of it when they save it."""
     import sentence_transformers
     with tempfile.TemporaryDirectory(prefix="parity-again-") as again, quietly():
-        if task in ("embed", "pair"):
+        if task in ("embed", "pair", "prompted"):
             kind = sentence_transformers.SentenceTransformer if task == "embed" else sentence_transformers.CrossEncoder
             kind(str(folder), device="cpu", local_files_only=True).save_pretrained(again)
         else:

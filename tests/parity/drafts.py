@@ -20,7 +20,7 @@ EMBEDDING_FILES = ("config_sentence_transformers.json", "sentence_bert_config.js
                    "LayerNorm/config.json", "Dropout/config.json", "Normalize/config.json")
 # Fields that nothing in a tiny checkpoint can vary: whole files, and what the structure decides.
 UNVARIED = ("other files", "modules.json", "model.safetensors.index.json", "router_config.json", "LogitScore/config.json")
-WEIGHTS = {"followed": 12, "refused": 2, "named": 2, "no effect": 3}
+WEIGHTS = {"followed": 12, "refused": 2, "named": 2, "named in some": 2, "no effect": 3}
 
 
 class Source:
@@ -48,6 +48,8 @@ class Source:
 
     def structure(self, rng, task):
         found = []
+        if task == "prompted":
+            return [["structure", name, rng.choice(module_values.STRUCTURE[name])] for name in ("resaved", "format", "dtype") if rng.random() < 0.1]
         for file, choices in (("structure", module_values.STRUCTURE), ("vocabulary", module_values.VOCABULARY)):
             for name, values in choices.items():
                 often = {"modules": 0.4, "pooling": 0.4, "style": 0.4, "adapter": 0.15}.get(name, 0.08)

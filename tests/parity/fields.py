@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "models.md"
-ROW = re.compile(r"^\| (\S.*?) \| (followed|refused|named|no effect) \| (`.*`.*?) \| (.*) \|$")
+ROW = re.compile(r"^\| (\S.*?) \| (followed|refused|named|named in some|no effect) \| (`.*`.*?) \| (.*) \|$")
 FIELD = re.compile(r"`([^`]+)`(?: \(unless ([^)]*)\))?")
 
 

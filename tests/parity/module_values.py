@@ -66,7 +66,9 @@ STRUCTURE = {
     "modules": [["Dense"], ["Normalize"], ["Dense", "Normalize"], ["LayerNorm"], ["Dropout", "Dense"], ["Dense", "Dense", "LayerNorm"],
                 ["Normalize", "Dense"], ["LayerNorm", "Normalize"], ["Dropout"], ["Dense", "Dropout", "Normalize"]],
     "format": ["pytorch_model.bin", "shards", "bin shards"], "dtype": ["bfloat16", "float16"],
-    "adapter": [True], "vocab_txt": [True], "sentence_config": ["sentence_roberta_config.json", "sentence_xlm-roberta_config.json"], "without": ["tokenizer_config.json", "config_sentence_transformers.json", "sentence_bert_config.json", "modules.json"],
+    "wrapped": ["router of Dense", "router of models", "StaticEmbedding", "StaticEmbedding, Normalize"], "adapter": [True], "vocab_txt": [True],
+    "sentence_config": ["sentence_roberta_config.json", "sentence_xlm-roberta_config.json"],
+    "without": ["tokenizer_config.json", "config_sentence_transformers.json", "sentence_bert_config.json", "modules.json"],
 }
 VOCABULARY = {"base_vocab": [300, 350, 500, 700, 1000], "drop_every": [2, 3, 5], "lowercase": [True, False], "nfc": [True, False]}
 

@@ -24,7 +24,7 @@ class Oracle:
             if self.task == "embed":
                 self.model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
                 self.tokenizer = self.model.tokenizer
-            elif self.task == "pair":
+            elif self.task in ("pair", "prompted"):
                 self.model = CrossEncoder(str(folder), device="cpu", local_files_only=True, model_kwargs=options)
                 self.tokenizer = self.model.tokenizer
             else:
@@ -68,7 +68,9 @@ class Oracle:
         return unit(vector) if self.unit else vector.tolist()
 
     def pair(self, ask, pair):
-        activation = {"activation_fn": torch.nn.Identity()} if ask.get("raw") else {}
+        # A server's scores are probabilities; the default of LogitScore models is their logits.
+        chosen = torch.nn.Identity() if ask.get("raw") else torch.nn.Sigmoid() if ask.get("prompted") else None
+        activation = {"activation_fn": chosen} if chosen else {}
         return np.atleast_1d(self.model.predict([tuple(pair)], batch_size=1, show_progress_bar=False, **activation)[0]).tolist()
 
     def classify(self, ask, text):

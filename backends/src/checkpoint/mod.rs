@@ -122,7 +122,7 @@ impl Inspection {
     ) -> Result<Option<Self>, LoadError> {
         let table = StaticEmbedding::find(&files)?;
         let gguf = files.take_gguf();
-        let (metadata, weights, warnings) = match table {
+        let (mut metadata, weights, warnings) = match table {
             Some(table) if table.is_unknown(&files)? => return Ok(None),
             Some(table) => {
                 let weights = table.weights(&files)?;
@@ -139,13 +139,13 @@ impl Inspection {
                 (metadata, weights, warnings)
             }
         };
+        let was_tied = metadata.config.tie_word_embeddings;
+        metadata.config.tie_word_embeddings = tensors::is_tied(&metadata.config, weights.as_ref());
         let evidence = Evidence { options, files: &files, metadata: &metadata, weights: weights.as_ref(), purpose };
         let (mut capabilities, head) = evidence.read()?;
         capabilities.warnings.extend(warnings);
-        if !matches!(weights, Some(Weights::Gguf(_))) {
-            capabilities.warnings.extend(settings::named(&files)?);
-        }
-        adapter::check_head(&head, metadata.config.tie_word_embeddings, weights.as_ref())?;
+        capabilities.warnings.extend(settings::named(&files, matches!(weights, Some(Weights::Gguf(_))))?);
+        adapter::check_head(&head, was_tied, weights.as_ref())?;
         if let Some(weights) = &weights {
             tensors::check(&metadata.config, &head, weights)?;
             capabilities.warnings.extend(tensors::unused_adapters(&metadata.config, weights));

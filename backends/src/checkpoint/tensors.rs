@@ -30,6 +30,11 @@ pub(super) fn check(config: &TransformerConfig, head: &HeadSource, weights: &Wei
     })
 }
 
+/// `true` if a language model's head is its embeddings. As in transformers 5, the config is not followed where the files have a head of its own.
+pub(super) fn is_tied(config: &TransformerConfig, weights: Option<&Weights>) -> bool {
+    config.tie_word_embeddings && weights.is_none_or(|weights| !weights.contains("lm_head.weight"))
+}
+
 /// The layers of a classifier's head and its labels; none of other heads.
 fn layers_of(config: &TransformerConfig, head: &HeadSource) -> (&'static [HeadName], usize) {
     match *head {

@@ -36,6 +36,11 @@ pub(crate) const POOLINGS: [PoolingNames; 6] = [
 /// The supported values of `pooling` in `config.json`.
 pub(crate) const OF_CONFIG: &[&str] = &["avg", "mean", "cls", "last"];
 
+/// The name of a pooling in `--pooling`.
+pub(crate) fn flag(pooling: Pooling) -> String {
+    pooling.to_string().replace('_', "-")
+}
+
 /// The pooling of a name, if the name is one of `known`.
 pub(crate) fn pooling(name: &str, known: &[&str]) -> Option<Pooling> {
     let row = POOLINGS.iter().filter(|_| known.contains(&name)).find(|row| row.names.contains(&name));

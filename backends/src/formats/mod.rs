@@ -137,6 +137,14 @@ impl Weights {
         }
     }
 
+    /// The name that a tensor has in the files, for messages.
+    pub(crate) fn name_in_files(&self, name: &str) -> String {
+        match self {
+            Self::Gguf(file) => file.name_in_files(name).unwrap_or_else(|| name.to_owned()),
+            Self::Files(_) | Self::Adapted(_) | Self::ByTask(_) | Self::Mapped(_) => name.to_owned(),
+        }
+    }
+
     /// Names in the files of the tensors that no name of `read` finds.
     pub(crate) fn unread(&self, read: &[String]) -> Vec<&str> {
         match self {

@@ -2,7 +2,7 @@
 
 use super::numbers::{Number, StoredNumbers};
 use super::tensor::{StoredType, TensorHeader, check_shape, decode, in_rows, reserved};
-use super::tensor_names::{FACTORS, is_weight, other_name};
+use super::tensor_names::{FACTORS, is_weight, other_name, with_prefix};
 use super::{pytorch, safetensors};
 use crate::config::adapters::{first_factor, parametrized};
 use crate::config::names::{OPTIONAL_PREFIXES, RENAMED_PREFIXES};
@@ -254,6 +254,15 @@ impl TensorFiles {
         all.filter(|name| !found.contains(name)).collect()
     }
 
+    /// The error about a missing tensor.
+    fn missing(&self, name: &str) -> LoadError {
+        let file = self.description.clone();
+        match with_prefix(|| self.names(), name) {
+            None => LoadError::MissingTensor { file, name: name.to_owned() },
+            Some(problem) => LoadError::invalid(file, problem),
+        }
+    }
+
     /// Names of all tensors.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
@@ -361,9 +370,7 @@ impl TensorFiles {
     }
 
     fn checked(&self, name: &str, shape: &[usize]) -> Result<(&NamedFile, &StoredTensor), LoadError> {
-        let Some(tensor) = self.find(name) else {
-            return Err(LoadError::MissingTensor { file: self.description.clone(), name: name.to_owned() });
-        };
+        let Some(tensor) = self.find(name) else { return Err(self.missing(name)) };
         let file = &self.files[tensor.file];
         check_shape(&file.name, name, shape, &tensor.shape)?;
         Ok((file, tensor))

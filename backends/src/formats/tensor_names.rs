@@ -1,5 +1,7 @@
 //! Names of tensors in files, in the spellings that are not those of a class.
 
+use crate::config::names::bare;
+
 /// Model2Vec's name of what sentence-transformers names `embedding.weight`.
 const STATIC_TABLE: &str = "embeddings";
 /// Model2Vec's factors of tokens, the only floats that may have 64 bits.
@@ -17,4 +19,22 @@ pub(super) fn other_name(name: &str) -> Option<String> {
     }
     let norm = |suffix| name.strip_suffix(suffix).filter(|norm| norm.ends_with("LayerNorm"));
     norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
+}
+
+/// What is wrong with files that have a missing tensor under its name with a prefix, as training code writes it that saves a model inside another
+/// module; `None` if they do not have it.
+pub(super) fn with_prefix<'a, I: Iterator<Item = &'a str>>(names: impl Fn() -> I, name: &str) -> Option<String> {
+    let find = |name: &str| {
+        let prefix_of = |stored: &'a str| stored.strip_suffix(name).filter(|prefix| prefix.ends_with('.'));
+        names()
+            .filter_map(|stored| Some((prefix_of(stored)?, stored)))
+            .min_by_key(|(prefix, _)| (prefix.len(), *prefix))
+    };
+    let (prefix, stored) = find(name).or_else(|| find(bare(name)))?;
+    let (count, all) = (names().filter(|it| it.starts_with(prefix)).count(), names().count());
+    // Fewer begin with the number of a layer.
+    let (stored, advice) = (format!("there is `{stored}`"), "save them without it (docs/models.md, Names of tensors)");
+    let problem =
+        format!("tensor `{name}` is missing, but {stored}: {count} of {all} tensors begin with `{prefix}`; {advice}");
+    (2 * count >= all).then_some(problem)
 }

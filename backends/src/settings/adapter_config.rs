@@ -14,7 +14,6 @@ pub(super) const GROUPS: &[Group] = &[
         fields: &[
             ("peft_type", ""),
             ("base_model_name_or_path", ""),
-            ("revision", ""),
             ("r", ""),
             ("lora_alpha", ""),
             ("use_rslora", ""),
@@ -28,6 +27,12 @@ pub(super) const GROUPS: &[Group] = &[
             ("bias", ""),
             ("lora_bias", ""),
         ],
+    },
+    Group {
+        file: AdapterConfig,
+        mark: Followed,
+        read_in: "peft 0.21.2, auto.py; transformers 5.24.0 takes the base's main branch",
+        fields: &[("revision", "")],
     },
     Group {
         file: AdapterConfig,

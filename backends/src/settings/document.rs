@@ -18,9 +18,11 @@ fn document() -> String {
     let total: usize = groups().map(|group| group.fields.len()).sum();
     let of = |mark: Mark| groups().filter(|it| it.mark == mark).map(|it| it.fields.len()).sum::<usize>();
     let (followed, refused, named, inert) = (of(Mark::Followed), of(Mark::Refused), of(Mark::Named), of(Mark::Inert));
+    let in_some = of(Mark::NamedInSome);
     writeln!(
         text,
-        "{total} fields: {followed} are followed, {refused} refused unless they have their default, {named} named, and {inert} have no effect.\n"
+        "{total} fields: {followed} are followed, {refused} refused unless they have their default, {named} named, {in_some} named in some models, and \
+         {inert} have no effect.\n"
     )
     .unwrap();
     text.push_str("| file | | fields | read in |\n|---|---|---|---|\n");
@@ -32,6 +34,7 @@ fn document() -> String {
                 Mark::Followed => "followed",
                 Mark::Refused => "refused",
                 Mark::Named => "named",
+                Mark::NamedInSome => "named in some",
                 Mark::Inert => "no effect",
             };
             let field = |(name, default): &(&str, &str)| match (group.mark, *default) {

@@ -2,7 +2,7 @@
 
 use super::row::File::{Index, Other};
 use super::row::Group;
-use super::row::Mark::{Followed, Inert, Refused};
+use super::row::Mark::{Followed, Inert, NamedInSome, Refused};
 
 pub(super) const GROUPS: &[Group] = &[
     Group { file: Index, mark: Followed, read_in: "transformers 5.24.0, utils/hub.py", fields: &[("weight_map", "")] },
@@ -38,10 +38,15 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         file: Other,
+        mark: NamedInSome,
+        read_in: "sentence-transformers 6.2.0, base/modules/transformer.py: LogitScore models",
+        fields: &[("chat_template.jinja", "")],
+    },
+    Group {
+        file: Other,
         mark: Inert,
-        read_in: "transformers 5.24.0, generation, processing and chat",
+        read_in: "transformers 5.24.0, generation and processing",
         fields: &[
-            ("chat_template.jinja", ""),
             ("generation_config.json", ""),
             ("preprocessor_config.json", ""),
             ("processor_config.json", ""),

@@ -4,7 +4,7 @@ use super::row::File::{
     Dense, Dropout, LayerNorm, LogitScore, Modules, Normalize, Pooling, Prompts, Router, Transformer,
 };
 use super::row::Group;
-use super::row::Mark::{Followed, Inert, Named, Refused};
+use super::row::Mark::{Followed, Inert, Named, NamedInSome, Refused};
 
 const MODEL: &str = "sentence-transformers 6.2.0, base/model.py";
 const EMBEDDER: &str = "sentence-transformers 6.2.0, sentence_transformer/model.py";
@@ -47,10 +47,9 @@ pub(super) const GROUPS: &[Group] = &[
             ("processor_kwargs", ""),
             ("modality_config", ""),
             ("module_output_name", ""),
-            // Named there, with the fields that are not followed.
-            ("query_expansion", ""),
         ],
     },
+    Group { file: Transformer, mark: NamedInSome, read_in: TRANSFORMER, fields: &[("query_expansion", "")] },
     Group {
         file: Transformer,
         mark: Refused,

@@ -16,13 +16,13 @@ const MAX_NAMED: usize = 8;
 /// Files at the top whose fields are named.
 const TOP: [File; 4] = [File::Config, File::TokenizerConfig, File::Prompts, File::AdapterConfig];
 
-/// A warning for each file that has such fields.
+/// A warning for each file that has such fields. Of the files beside a GGUF file, with `is_gguf`, those of sentence-transformers apply.
 ///
 /// # Errors
 /// A file is malformed.
-pub(crate) fn named(files: &ModelFiles) -> Result<Vec<String>, LoadError> {
+pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, LoadError> {
     let mut warnings = Vec::new();
-    for file in TOP {
+    for file in TOP.into_iter().filter(|&file| !is_gguf || file == File::Prompts) {
         let json = if file == File::Prompts { files.json_at(file.name())? } else { files.json(file.name())? };
         warnings.extend(json.and_then(|json| warning(file, file.name(), &json)));
     }
@@ -54,7 +54,7 @@ pub(crate) fn warning(file: File, name: &str, json: &Value) -> Option<String> {
     let fields = Fields::new(name, json).ok()?;
     let is_named = |field: &str, value: &Value| match find(file, field) {
         Some((Mark::Named, default)) => !is_default(value, default),
-        Some((Mark::Followed | Mark::Refused | Mark::Inert, _)) => false,
+        Some((Mark::Followed | Mark::Refused | Mark::NamedInSome | Mark::Inert, _)) => false,
         None => !is_default(value, ""),
     };
     let ignored: Vec<(&String, &Value)> = fields.entries().filter(|(field, value)| is_named(field, value)).collect();

@@ -2,7 +2,7 @@
 
 use super::row::File::{AddedTokens, SpecialTokens, Tokenizer, TokenizerConfig};
 use super::row::Group;
-use super::row::Mark::{Followed, Inert, Named};
+use super::row::Mark::{Followed, Inert, Named, NamedInSome};
 
 const BASE: &str = "transformers 5.24.0, tokenization_utils_base.py";
 const BACKEND: &str = "transformers 5.24.0, tokenization_utils_tokenizers.py";
@@ -50,6 +50,12 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         file: TokenizerConfig,
+        mark: Followed,
+        read_in: "transformers 4.57, models/llama/tokenization_llama_fast.py; 5.24.0 ignores them, which a warning says",
+        fields: &[("add_bos_token", ""), ("add_eos_token", "")],
+    },
+    Group {
+        file: TokenizerConfig,
         mark: Named,
         read_in: CLASSES,
         fields: &[
@@ -62,11 +68,16 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         file: TokenizerConfig,
+        mark: NamedInSome,
+        read_in: "sentence-transformers 6.2.0, base/modules/transformer.py: LogitScore models",
+        fields: &[("chat_template", "")],
+    },
+    Group {
+        file: TokenizerConfig,
         mark: Inert,
         read_in: BASE,
         fields: &[
             ("backend", ""),
-            ("chat_template", ""),
             ("clean_up_tokenization_spaces", ""),
             ("cls_token_id", ""),
             ("init_inputs", ""),

@@ -19,10 +19,13 @@ impl Evidence<'_> {
     /// The files are malformed or name no pooling, or the options do not fit them.
     pub(super) fn embed(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let given = self.options.pooling.or(self.metadata.gguf.pooling);
-        let mut warning = None;
+        let (mut warning, mut overruled) = (None, None);
         let mut list = match ModuleList::read(self.files) {
-            // --pooling replaces the pooler.
-            Ok(list) if given.is_some() => ModuleList { pooler: false, ..list },
+            // --pooling and the pooling of a GGUF file replace the pooler.
+            Ok(list) if given.is_some() => {
+                overruled = self.overruled_pooling(&list)?;
+                ModuleList { pooler: false, ..list }
+            }
             // With --pooling, a list of unsupported modules is ignored.
             Err(error) if self.options.pooling.is_some() => {
                 warning = Some(left_out::warning(self.files, "--pooling is given", &error));
@@ -73,7 +76,8 @@ impl Evidence<'_> {
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         let of_adapters = self.default_adapter().into_iter();
-        capabilities.warnings.extend(warning.into_iter().chain(self.gguf_doubts(&pooling, &list)).chain(of_adapters));
+        let of_pooling = overruled.into_iter().chain(self.gguf_doubts(&pooling, &list));
+        capabilities.warnings.extend(warning.into_iter().chain(of_pooling).chain(of_adapters));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
@@ -93,6 +97,37 @@ impl Evidence<'_> {
         lost.into_iter().chain(of_pooling).chain(of_end)
     }
 
+    /// A warning that the pooling of a GGUF file is followed, and not the one of the modules in the same folder.
+    ///
+    /// # Errors
+    /// The pooling module is malformed.
+    fn overruled_pooling(&self, list: &ModuleList) -> Result<Option<String>, LoadError> {
+        let Some(followed) = self.metadata.gguf.pooling.filter(|_| self.options.pooling.is_none()) else {
+            return Ok(None);
+        };
+        let modes = match &list.pooling {
+            Some(folder) => pooling::read(self.files, folder, self.metadata.config.output_size)?.pooling,
+            None if list.pools_last => vec![Pooling::LastToken],
+            None => vec![],
+        };
+        if modes == [followed] || modes.is_empty() && !list.pooler {
+            return Ok(None);
+        }
+        let asked = match modes.as_slice() {
+            [] => "the pooler's output".to_owned(),
+            modes => modes.iter().map(|&mode| poolings::flag(mode)).collect::<Vec<_>>().join(", "),
+        };
+        let hint = if let [mode] = *modes {
+            format!(", --pooling {} overrides it", poolings::flag(mode))
+        } else {
+            String::new()
+        };
+        let (key, followed) = (&self.metadata.config.model_type, poolings::flag(followed));
+        Ok(Some(format!(
+            "`{key}.pooling_type` of the GGUF file says {followed} pooling, the modules in its folder say {asked}; the GGUF file is followed{hint}"
+        )))
+    }
+
     /// The given pooling, otherwise the one of the modules, of `config.json` or of the pooler.
     ///
     /// # Errors
@@ -106,6 +141,11 @@ impl Evidence<'_> {
             (Some(pooling), _) if is_table && pooling != Pooling::Mean => {
                 let problem = format!("--pooling {pooling}: a static embedding supports only mean pooling");
                 Err(LoadError::Options(problem))
+            }
+            (Some(pooling), Some(folder)) if self.options.pooling.is_none() => {
+                // The module's pooling is overruled; a GGUF file has no field for prompts.
+                let of_module = pooling::read(self.files, folder, self.metadata.config.output_size)?;
+                Ok(PoolingConfig { pooling: vec![pooling], ..of_module })
             }
             (Some(pooling), _) => Ok(only(pooling)),
             (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size),

@@ -48,9 +48,10 @@ impl Evidence<'_> {
     pub(crate) fn read(&self) -> Result<(Capabilities, HeadSource), LoadError> {
         let unweighted = (self.purpose == Purpose::Summary).then_some(Task::Embed);
         let task = self.task()?.or(unweighted).ok_or_else(|| {
-            let problem = "does not state its task: give --pooling (cls, mean, last-token, ...) for embeddings, \
-                           --task, or --rerank-recipe";
-            LoadError::Options(format!("{} {problem}", self.files.display_name()))
+            let reason = self.metadata.gguf.no_task.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+            let problem = "does not state its task";
+            let help = "give --pooling (cls, mean, last-token, ...) for embeddings, --task, or --rerank-recipe";
+            LoadError::Options(format!("{} {problem}{reason}: {help}", self.files.display_name()))
         })?;
         if self.metadata.config.is_table() && task != Task::Embed {
             let asked = match (&self.options.rerank_recipe, self.options.task) {
@@ -72,7 +73,8 @@ impl Evidence<'_> {
             None => self.is_classifier()?,
         };
         if self.options.task == Some(Task::Classify) && !has_score_head {
-            let problem = format!("has no classifier head (tensor `{head_weight}`), which --task classify needs");
+            let name = self.name_in_files(&head_weight);
+            let problem = format!("has no classifier head (tensor `{name}`), which --task classify needs");
             return Err(LoadError::Options(format!("{} {problem}", self.files.display_name())));
         }
         if has_recipe && has_score_head {
@@ -95,6 +97,7 @@ impl Evidence<'_> {
         };
         capabilities.warnings.extend(self.metadata.texts.warnings.iter().cloned());
         capabilities.warnings.extend(self.doubt(task, has_score_head)?);
+        capabilities.warnings.extend(self.unused_modules(task)?);
         capabilities.warnings.extend(self.metadata.json.as_ref().and_then(config_json::kept_mask));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
@@ -107,6 +110,23 @@ impl Evidence<'_> {
             }
             _ => Ok((capabilities, head)),
         }
+    }
+
+    /// The name that a tensor has in the files, for messages.
+    fn name_in_files(&self, name: &str) -> String {
+        self.weights.map_or_else(|| name.to_owned(), |weights| weights.name_in_files(name))
+    }
+
+    /// A warning that a classifier is served without the modules of its folder.
+    ///
+    /// # Errors
+    /// The config is malformed.
+    fn unused_modules(&self, task: Task) -> Result<Option<String>, LoadError> {
+        if self.options.task.is_some() || !matches!(task, Task::Classify | Task::ClassifyTokens) {
+            return Ok(None);
+        }
+        let class = self.class()?.map_or_else(|| "of the GGUF file".to_owned(), |class| shown(&class.into()));
+        Ok(left_out::of_classifier(self.files, &class))
     }
 
     /// The task in the options, otherwise the one in the files; `None` if neither names one.

@@ -11,7 +11,7 @@ use crate::error::LoadError;
 use crate::options::ModelSource;
 use crate::source::tokenizer_files::CHAT_TEMPLATE;
 use prefold_core::{Capabilities, Prompts, RerankRecipe, Task};
-use tokenizers::Tokenizer;
+use tokenizers::{Tokenizer, TruncationDirection};
 
 /// Parts of Qwen3-Reranker's prompt that its chat template has.
 const QWEN3_PROMPT: [&str; 5] = [
@@ -48,7 +48,11 @@ impl Evidence<'_> {
         }
         let mut capabilities = Capabilities::prompted_reranker(recipe.template, self.metadata.max_input_length);
         let other_prompt = other_prompt.or(self.other_chat_template()?);
-        let warnings = warning.into_iter().chain(other_prompt).chain(self.metadata.ignored_prompt());
+        let warnings = warning
+            .into_iter()
+            .chain(other_prompt)
+            .chain(self.other_truncation())
+            .chain(self.metadata.ignored_prompt());
         capabilities.warnings.extend(warnings);
         Ok((capabilities, HeadSource::TokenRows(tokens)))
     }
@@ -102,19 +106,33 @@ impl Evidence<'_> {
         Ok(config.and_then(|config| Some(config.get("chat_template")?.as_str()?.to_owned())))
     }
 
+    /// A warning that of a LogitScore model's texts another part is truncated than in sentence-transformers, which truncates the whole prompt
+    /// on the side of the tokenizer.
+    fn other_truncation(&self) -> Option<String> {
+        let truncation = self.metadata.tokenizer.as_ref()?.get_truncation()?;
+        let modules = ModuleList::read(self.files).unwrap_or_default();
+        (truncation.direction == TruncationDirection::Left && modules.logit_score.is_some()).then(|| {
+            "`truncation_side`: \"left\" applies to documents: where a pair is too long, the beginning of its document is dropped, in \
+             sentence-transformers the beginning of the whole prompt, with instruction and query"
+                .to_owned()
+        })
+    }
+
     /// Checks that the model can answer a prompt.
     ///
     /// # Errors
     /// It has no causal mask, or the files have no language model head.
     fn check_language_model(&self) -> Result<(), LoadError> {
+        const HEAD: &str = "lm_head.weight";
         let config = &self.metadata.config;
-        let lacks_head =
-            !config.tie_word_embeddings && self.weights.is_some_and(|weights| !weights.contains("lm_head.weight"));
-        let problem = match config.is_language_model() {
+        let lacks_head = !config.tie_word_embeddings && self.weights.is_some_and(|weights| !weights.contains(HEAD));
+        let help = "the flag is for checkpoints saved with it";
+        let problem: &str = match config.is_language_model() {
             false => "attends in both directions, so it cannot answer a prompt; the flag is for causal language models",
-            true if lacks_head => {
-                "has no language model head (tensor `lm_head.weight`) to answer a prompt; the flag is for checkpoints saved with it"
-            }
+            true if lacks_head => &format!(
+                "has no language model head (tensor `{}`) to answer a prompt; {help}",
+                self.name_in_files(HEAD)
+            ),
             true => return Ok(()),
         };
         let asked = if self.options.rerank_recipe.is_some() { "--rerank-recipe" } else { "--task rerank" };

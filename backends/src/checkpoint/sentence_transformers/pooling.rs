@@ -52,7 +52,9 @@ pub(crate) fn read(files: &ModelFiles, folder: &str, hidden_size: usize) -> Resu
     if pooling.is_empty() {
         return Err(LoadError::unsupported(&file, "no pooling mode", known.join(", ")));
     }
-    Ok(PoolingConfig { pooling, include_prompt: fields.or("include_prompt", true)? })
+    // Null is false to sentence-transformers.
+    let include_prompt = fields.or("include_prompt", !fields.mentions("include_prompt"))?;
+    Ok(PoolingConfig { pooling, include_prompt })
 }
 
 /// Modes of a file with one flag per mode; mean if none is set, as in sentence-transformers.

@@ -38,27 +38,27 @@ pub(super) fn config(files: &ModelFiles) -> Result<Option<(&'static str, Value)>
 pub(crate) fn output(files: &ModelFiles) -> Result<TextOutput, LoadError> {
     let Some((name, config)) = config(files)? else { return Ok(TextOutput::States) };
     let fields = Fields::new(name, &config)?;
-    let modalities = fields.object("modality_config")?;
-    let Some(text) = modalities.map(|modalities| modalities.object("text")).transpose()?.flatten() else {
-        return Ok(TextOutput::States);
-    };
+    let Some(modalities) = fields.object("modality_config")? else { return Ok(TextOutput::States) };
+    let text =
+        modalities.object("text")?.ok_or_else(|| modalities.problem("text", "is missing: the model takes no texts"))?;
     let method: String = text.required("method")?;
     if method != "forward" {
         return Err(text.unsupported("method", &format!("\"{method}\""), "forward"));
     }
-    match text.required::<String>("method_output_name")?.as_str() {
-        // A LogitScore module reads `logits`.
-        "last_hidden_state" | "logits" => Ok(TextOutput::States),
-        "pooler_output" => {
-            let name: String = fields.required("module_output_name")?;
-            match name.as_str() {
-                "sentence_embedding" => Ok(TextOutput::Pooler),
-                _ => Err(fields.unsupported("module_output_name", &format!("\"{name}\""), "sentence_embedding")),
-            }
-        }
+    let found: String = text.required("method_output_name")?;
+    // The names by which the next module reads an output; those of logits are for classifiers and LogitScore.
+    let (output, names): (TextOutput, &[&str]) = match found.as_str() {
+        "last_hidden_state" => (TextOutput::States, &["token_embeddings"]),
+        "logits" => (TextOutput::States, &["causal_logits", "scores"]),
+        "pooler_output" => (TextOutput::Pooler, &["sentence_embedding"]),
         other => {
             let supported = "last_hidden_state, pooler_output, logits";
-            Err(text.unsupported("method_output_name", &format!("\"{other}\""), supported))
+            return Err(text.unsupported("method_output_name", &format!("\"{other}\""), supported));
         }
+    };
+    let name: String = fields.required("module_output_name")?;
+    if names.contains(&name.as_str()) {
+        return Ok(output);
     }
+    Err(fields.unsupported("module_output_name", &format!("\"{name}\" of {found}"), names.join(", ")))
 }

@@ -407,7 +407,13 @@ fn a_llama_tokenizer_config_overrules_the_template() {
     config["add_eos_token"] = json!(false);
     write_json(&path, &config);
     let check = || {
-        let tokenizer = open(dir.path()).unwrap().tokenizer;
+        let checkpoint = open(dir.path()).unwrap();
+        let warnings = checkpoint.capabilities.warnings.join("\n");
+        assert!(
+            warnings.contains("`add_eos_token`: false overrules") && !warnings.contains("`add_bos_token`"),
+            "{warnings}"
+        );
+        let tokenizer = checkpoint.tokenizer;
         let single = tokenizer.encode("a", true).unwrap();
         let pair = tokenizer.encode(("a", "a"), true).unwrap();
         let a = single.get_ids()[1];

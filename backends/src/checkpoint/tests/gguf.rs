@@ -356,11 +356,10 @@ fn rope_scaling_without_a_type_is_linear() {
 fn tensors_that_are_missing_or_misshaped_and_files_cut_off_are_named() {
     let mut gguf = llama();
     gguf.tensors.remove("blk.2.ffn_up.weight");
-    let name = "model.layers.2.mlp.up_proj.weight";
-    assert!(gguf.open().unwrap_err().contains(&format!("tensor `{name}` is missing")));
+    assert!(gguf.open().unwrap_err().contains("tensor `blk.2.ffn_up.weight` is missing"));
     let weights = gguf.tensors();
-    let name = "model.layers.1.mlp.up_proj.weight";
-    let message = weights.read::<f32>(name, &[64, 128]).unwrap_err().to_string();
+    let name = "blk.1.ffn_up.weight";
+    let message = weights.read::<f32>("model.layers.1.mlp.up_proj.weight", &[64, 128]).unwrap_err().to_string();
     assert!(message.contains(name) && message.contains("[128, 64]") && message.contains("[64, 128]"), "{message}");
 
     let dir = TempDir::new().unwrap();

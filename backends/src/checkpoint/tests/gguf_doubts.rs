@@ -1,12 +1,13 @@
 //! GGUF files with last-token pooling and no end token, or with another pooling than the model was trained with.
 
-use super::gguf::{Gguf, qwen3};
+use super::gguf::{Gguf, llama, qwen3};
 use super::gguf_encoders::{answers, loaded};
-use super::{copy_of, fixture, open, options};
+use super::{copy_of, fixture, open, options, write_json};
 use crate::checkpoint::Checkpoint;
 use crate::options::{LoadOptions, ModelSource};
 use candle_core::quantized::gguf_file::Value;
 use prefold_core::Pooling;
+use serde_json::json;
 use std::fs;
 use tempfile::TempDir;
 
@@ -130,4 +131,55 @@ fn a_pooling_that_the_model_was_not_trained_with_is_followed_with_a_warning() {
     let mut gguf = qwen3();
     set_pooling(&mut gguf, 1);
     assert_eq!(end_and_warnings(&gguf, Some(Pooling::LastToken)).1, Vec::<String>::new());
+}
+
+#[test]
+fn a_file_without_a_task_says_why() {
+    let reason = |number: Option<u32>| {
+        let mut gguf = llama();
+        match number {
+            Some(number) => gguf.set("llama.pooling_type", Value::U32(number)),
+            None => drop(gguf.metadata.remove("llama.pooling_type")),
+        }
+        gguf.open().unwrap_err()
+    };
+    assert!(reason(None).contains("does not state its task (`llama.pooling_type` is missing"), "{}", reason(None));
+    assert!(reason(Some(0)).contains("(`llama.pooling_type` is 0, no pooling): give --pooling"), "{}", reason(Some(0)));
+    assert!(reason(Some(4)).contains("is 4, that of a reranker"), "{}", reason(Some(4)));
+}
+
+#[test]
+fn another_pooling_of_the_modules_in_the_folder_is_named() {
+    let read = |number: u32, pooling: &str, option: Option<Pooling>| {
+        let dir = TempDir::new().unwrap();
+        let mut gguf = qwen3();
+        set_pooling(&mut gguf, number);
+        gguf.set("general.name", string("a model"));
+        gguf.write(&dir.path().join("model.gguf"));
+        let module =
+            |name: &str, path: &str| json!({"path": path, "type": format!("sentence_transformers.models.{name}")});
+        let modules =
+            json!([module("Transformer", ""), module("Pooling", "1_Pooling"), module("Normalize", "2_Normalize")]);
+        write_json(&dir.path().join("modules.json"), &modules);
+        let config = json!({"word_embedding_dimension": 64, "pooling_mode": pooling, "include_prompt": false});
+        write_json(&dir.path().join("1_Pooling/config.json"), &config);
+        write_json(&dir.path().join("config_sentence_transformers.json"), &json!({"similarity_fn_name": "dot"}));
+        let options = LoadOptions { pooling: option, ..options(ModelSource::Path(dir.path().to_owned())) };
+        let checkpoint = Checkpoint::open(&options).unwrap();
+        let embed = checkpoint.capabilities.embed.clone().unwrap();
+        let warnings =
+            checkpoint.capabilities.warnings.iter().filter(|it| it.contains("modules in its folder")).cloned();
+        let similarity =
+            checkpoint.capabilities.warnings.iter().any(|it| it.contains("`similarity_fn_name`: \"dot\" is ignored"));
+        assert!(similarity, "{:?}", checkpoint.capabilities.warnings);
+        (embed.pooling, embed.prompts.excluded, warnings.collect::<Vec<_>>())
+    };
+    let (pooling, excluded, warnings) = read(1, "cls", None);
+    assert_eq!((pooling, excluded), (vec![Pooling::Mean], true));
+    let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+    assert!(warning.starts_with("`qwen3.pooling_type` of the GGUF file says mean pooling"), "{warning}");
+    assert!(warning.ends_with("say cls; the GGUF file is followed, --pooling cls overrides it"), "{warning}");
+    assert_eq!(read(3, "lasttoken", None).2, Vec::<String>::new());
+    assert_eq!(read(1, "mean", None).2, Vec::<String>::new());
+    assert_eq!(read(1, "cls", Some(Pooling::Max)), (vec![Pooling::Max], false, vec![]));
 }

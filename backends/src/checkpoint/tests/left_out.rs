@@ -114,3 +114,28 @@ fn check_no_prompt(dir: &TempDir, problem: &str, needed: &str) {
         }
     }
 }
+
+#[test]
+fn modules_beside_a_classifier_are_named() {
+    let warnings = |name: &str, modules: &[&str], task: Option<Task>| {
+        let dir = copy_of(name);
+        let module = |(index, name): (usize, &&str)| {
+            let path = if index == 0 { String::new() } else { format!("{index}_{name}") };
+            json!({"path": path, "type": format!("sentence_transformers.models.{name}")})
+        };
+        let modules: Vec<_> = modules.iter().enumerate().map(module).collect();
+        write_json(&dir.path().join("modules.json"), &json!(modules));
+        write_json(&dir.path().join("1_Pooling/config.json"), &json!({"pooling_mode": "mean"}));
+        let asked = LoadOptions { task, ..asking(dir.path()) };
+        let warnings = crate::load(&asked).unwrap().backend.info().capabilities.warnings.clone();
+        warnings.into_iter().find(|it| it.contains("is served as the classifier"))
+    };
+    let pooled = ["Transformer", "Pooling", "Normalize"];
+    let warning = warnings("bert-reranker-tiny", &pooled, None).unwrap();
+    let words = "served as the classifier \"BertForSequenceClassification\", without its modules: \"Pooling\", \"Normalize\"; --task embed";
+    assert!(warning.contains(words), "{warning}");
+    assert!(warnings("bert-ner-tiny", &["Transformer", "Pooling", "LSTM"], None).unwrap().contains("LSTM"));
+    assert_eq!(warnings("bert-reranker-tiny", &pooled, Some(Task::Classify)), None);
+    assert_eq!(warnings("bert-reranker-tiny", &pooled, Some(Task::Embed)), None);
+    assert_eq!(warnings("bert-reranker-tiny", &["Transformer"], None), None);
+}

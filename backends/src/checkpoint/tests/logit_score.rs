@@ -165,3 +165,21 @@ fn a_reranker_that_its_name_or_chat_template_states_has_no_warning() {
     std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
     assert_eq!(warnings(dir.path()), [""; 0]);
 }
+
+#[test]
+fn a_truncated_side_that_sentence_transformers_applies_to_the_prompt_is_named() {
+    let (yes, no) = yes_no();
+    for (side, is_named) in [("left", true), ("right", false)] {
+        let dir = with_score("qwen3-reranker-tiny", &json!({"true_token_id": yes, "false_token_id": no}));
+        let path = dir.path().join("tokenizer_config.json");
+        let mut config = read_json(&path);
+        config["truncation_side"] = json!(side);
+        write_json(&path, &config);
+        let named = |dir: &TempDir| {
+            open(dir.path()).unwrap().capabilities.warnings.iter().any(|it| it.contains("`truncation_side`"))
+        };
+        assert_eq!(named(&dir), is_named);
+        std::fs::remove_file(dir.path().join("modules.json")).unwrap();
+        assert!(!named(&dir));
+    }
+}

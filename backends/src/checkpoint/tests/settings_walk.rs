@@ -32,6 +32,8 @@ const ELSEWHERE: [(File, &str, &str); 19] = [
     (File::Prompts, "model_type", "cross_encoders"),
 ];
 
+const MARKS: [Mark; 5] = [Mark::Followed, Mark::Refused, Mark::Named, Mark::NamedInSome, Mark::Inert];
+
 /// Fields without a walk: lists and files that are read as a whole, and routers.
 const WHOLE: [File; 4] = [File::Tokenizer, File::Index, File::Other, File::Router];
 
@@ -264,7 +266,7 @@ fn every_row_of_config_json_is_as_marked() {
     let configs = configs();
     let mut probes: Vec<Probe> = places(File::Config).into_iter().map(Probe::new).collect();
     let mut wrong = Vec::new();
-    for mark in [Mark::Followed, Mark::Refused, Mark::Named, Mark::Inert] {
+    for mark in MARKS {
         for field in rows(File::Config, mark) {
             let each = configs.iter().map(|config| effect_on_config(field, config));
             let mut effect = each.fold(Effect::default(), Effect::join);
@@ -275,6 +277,7 @@ fn every_row_of_config_json_is_as_marked() {
                 Mark::Followed => effect.has_effect && !effect.is_named,
                 Mark::Refused => effect.is_refused && !effect.is_named,
                 Mark::Named => effect.is_named && !effect.has_effect,
+                Mark::NamedInSome => !effect.has_effect,
                 Mark::Inert => !effect.has_effect && !effect.is_named,
             };
             if !is_right {
@@ -296,14 +299,15 @@ fn every_row_of_the_other_files_is_as_marked() {
         if probes.is_empty() {
             continue;
         }
-        for mark in [Mark::Followed, Mark::Refused, Mark::Named, Mark::Inert] {
+        for mark in MARKS {
             for field in rows(file, mark) {
-                let few = matches!(mark, Mark::Inert | Mark::Named);
+                let few = matches!(mark, Mark::Inert | Mark::Named | Mark::NamedInSome);
                 let effect = effect_on_models(field, &mut probes, file, few);
                 let is_right = match mark {
-                    Mark::Followed => effect.has_effect || effect.is_named && field == "query_expansion",
+                    Mark::Followed => effect.has_effect,
                     Mark::Refused => effect.is_refused,
                     Mark::Named => effect.is_named && !effect.has_effect,
+                    Mark::NamedInSome => !effect.has_effect,
                     Mark::Inert => !effect.has_effect && !effect.is_named,
                 };
                 if !is_right {

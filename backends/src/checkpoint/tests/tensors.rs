@@ -181,3 +181,30 @@ fn values_that_are_not_there_are_not_read() {
     let message = headers.read::<f32>(name, &[rows, width]).unwrap_err().to_string();
     assert!(message.contains("has only been read up to the end of its header"), "{message}");
 }
+
+#[test]
+fn a_prefix_of_all_names_is_named() {
+    let refused = |fixture: &str, rename: &dyn Fn(&str) -> String| {
+        let dir = copy_of(fixture);
+        edit_tensors(dir.path(), |tensors| {
+            *tensors = std::mem::take(tensors).into_iter().map(|(name, tensor)| (rename(&name), tensor)).collect();
+        });
+        open(dir.path()).unwrap_err().to_string()
+    };
+    for prefix in ["module.", "_orig_mod.", "0.auto_model.", "model.model."] {
+        let refused = refused("bert-mean-tiny", &|name| format!("{prefix}{name}"));
+        assert!(
+            refused.starts_with("model.safetensors: tensor `bert.embeddings.word_embeddings.weight` is missing"),
+            "{refused}"
+        );
+        let words = format!("but there is `{prefix}embeddings.word_embeddings.weight`: ");
+        assert!(
+            refused.contains(&words) && refused.contains(&format!(" tensors begin with `{prefix}`; save")),
+            "{refused}"
+        );
+    }
+    let twice = refused("llama-tiny", &|name| format!("model.{name}"));
+    assert!(twice.contains("begin with `model.`"), "{twice}");
+    let other = refused("bert-mean-tiny", &|name| format!("x{name}"));
+    assert!(other.ends_with("tensor `bert.embeddings.word_embeddings.weight` is missing"), "{other}");
+}

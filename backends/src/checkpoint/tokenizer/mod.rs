@@ -8,6 +8,7 @@ mod around;
 mod bert_normalizer;
 mod class;
 mod described_token;
+mod llama_template;
 mod rebuilt;
 mod unknown_token;
 mod vocab_txt;
@@ -27,7 +28,7 @@ pub(crate) struct ReadTokenizer {
     pub(crate) tokenizer: Tokenizer,
     /// The model is given the types of tokens.
     pub(crate) token_types: bool,
-    /// Warnings about what is left out.
+    /// Warnings about what is left out, or differs from transformers 5.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -38,23 +39,29 @@ pub(crate) fn read(
     (config, json): (&TransformerConfig, Option<&Value>),
     sums: &mut TokenizerSums,
 ) -> Result<ReadTokenizer, LoadError> {
+    let of_texts = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
+    let of_texts = Fields::new(tokenizer_json::CONFIG, &of_texts)?;
+    let mut overruled = None;
     let tokenizer = match (tokenizer_json::read(files, sums)?, gguf) {
-        (Some(tokenizer), _) => tokenizer,
+        (Some(mut tokenizer), _) => {
+            overruled = llama_template::apply(&mut tokenizer, &of_texts)?;
+            tokenizer
+        }
         (None, Some(gguf)) => gguf::tokenizer::tokenizer(gguf, sums)?,
         (None, None) => match vocab_txt::read(files, &config.model_type, sums)? {
             Some(tokenizer) => tokenizer,
             None => return Err(files.missing(tokenizer_json::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
         },
     };
-    let of_texts = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
-    let of_texts = Fields::new(tokenizer_json::CONFIG, &of_texts)?;
-    match json {
-        Some(json) => apply_config(tokenizer, files, (&of_texts, json, config), sums),
+    let mut read = match json {
+        Some(json) => apply_config(tokenizer, files, (&of_texts, json, config), sums)?,
         None => {
             let token_types = tokenizer_json::gives_token_types(&of_texts, true)?;
-            Ok(ReadTokenizer { tokenizer, token_types, warnings: vec![] })
+            ReadTokenizer { tokenizer, token_types, warnings: vec![] }
         }
-    }
+    };
+    read.warnings.extend(overruled);
+    Ok(read)
 }
 
 /// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`, and `read` what was read of it.

@@ -1,12 +1,10 @@
 //! Reading of `tokenizer.json`.
 
 use crate::error::LoadError;
-use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::json::Fields;
 use crate::json_memory;
 use crate::source::ModelFiles;
 use prefold_core::{TokenizerFile, TokenizerSums, check_normalizer};
-use serde_json::Value;
 use tokenizers::normalizers::{Lowercase, Sequence};
 use tokenizers::{
     ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer, TruncationDirection, TruncationParams,
@@ -18,14 +16,11 @@ pub(in crate::checkpoint) const CONFIG: &str = "tokenizer_config.json";
 /// Reads `tokenizer.json` without padding and dropout; truncation keeps only its direction. `None` if there is no such file.
 ///
 /// # Errors
-/// The file or `tokenizer_config.json` is malformed, or beyond the limits on what a tokenizer may do with a text.
+/// The file is malformed, or beyond the limits on what a tokenizer may do with a text.
 pub(crate) fn read(files: &ModelFiles, sums: &mut TokenizerSums) -> Result<Option<Tokenizer>, LoadError> {
     let Some(mut tokenizer) = read_file(files, FILE, sums)? else { return Ok(None) };
     let direction = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
     keep_direction(&mut tokenizer, direction)?;
-    if let Some(config) = files.json(CONFIG)? {
-        apply_llama_template(&mut tokenizer, &config)?;
-    }
     Ok(Some(tokenizer))
 }
 
@@ -170,46 +165,6 @@ pub(crate) fn check_ids(tokenizer: &Tokenizer, vocab_size: usize) -> Result<(), 
         }
         None => Ok(()),
     }
-}
-
-/// Applies `add_bos_token` and `add_eos_token` of `tokenizer_config.json` where they disagree with the template in
-/// `tokenizer.json`, as the Llama tokenizer class of transformers 4 does. Version 5 ignores them if there is a
-/// `tokenizer.json`, but checkpoints with these fields were trained and published with version 4.
-fn apply_llama_template(tokenizer: &mut Tokenizer, config: &Value) -> Result<(), LoadError> {
-    let fields = Fields::new(CONFIG, config)?;
-    let class: String = fields.or("tokenizer_class", String::new())?;
-    if !matches!(class.as_str(), "LlamaTokenizer" | "LlamaTokenizerFast") {
-        return Ok(());
-    }
-    let encoded = tokenizer.encode("a", true).map_err(invalid)?;
-    let mut wanted = Template { bos: None, eos: None, second: SecondText::Own };
-    let mut differs = false;
-    let ends =
-        [("bos", &mut wanted.bos, encoded.get_ids().first()), ("eos", &mut wanted.eos, encoded.get_ids().last())];
-    for (which, slot, found) in ends {
-        let token = token_of(tokenizer, &fields, &format!("{which}_token"))?;
-        let is_added = token.as_ref().is_some_and(|(_, id)| found == Some(id));
-        let adds = fields.or(&format!("add_{which}_token"), is_added)?;
-        if adds && token.is_none() {
-            return Err(fields.problem(&format!("{which}_token"), "must name a token of tokenizer.json"));
-        }
-        differs |= adds != is_added;
-        *slot = token.filter(|_| adds);
-    }
-    if differs {
-        tracing::info!("{CONFIG} overrules the special tokens of {FILE}: {wanted:?}");
-        set_template(tokenizer, &wanted).map_err(invalid)?;
-    }
-    Ok(())
-}
-
-/// A token given as a string or as an object with `content`.
-fn token_of(tokenizer: &Tokenizer, fields: &Fields<'_>, name: &str) -> Result<Option<(String, u32)>, LoadError> {
-    let token: Option<String> = match fields.get(name) {
-        Some(Value::Object(_)) => fields.object(name)?.map(|token| token.required("content")).transpose()?,
-        _ => fields.optional(name)?,
-    };
-    Ok(token.and_then(|token| tokenizer.token_to_id(&token).map(|id| (token, id))))
 }
 
 pub(crate) fn invalid(error: tokenizers::Error) -> LoadError {

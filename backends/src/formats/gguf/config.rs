@@ -42,6 +42,21 @@ impl GgufFile {
         Ok(self.usize(&key)? == Some(RANK))
     }
 
+    /// The reason why a file without a pooling states no task.
+    ///
+    /// # Errors
+    /// As for [`ranks`](Self::ranks).
+    pub(super) fn no_task(&self) -> Result<String, LoadError> {
+        let key = format!("{}.pooling_type", self.architecture()?);
+        Ok(match self.usize(&key)? {
+            None => format!("`{key}` is missing, which says how an embedding model pools"),
+            Some(RANK) => format!(
+                "`{key}` is {RANK}, that of a reranker, but the file has no classifier's head and no known prompt"
+            ),
+            Some(number) => format!("`{key}` is {number}, no pooling"),
+        })
+    }
+
     /// The mask: the family's, unless the file says that the model was trained without it.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use super::end_token;
 use super::file::GgufFile;
 use super::names::DENSE;
 use crate::config::MaskConfig;
+use crate::config::poolings::flag;
 use crate::error::LoadError;
 use prefold_core::Pooling;
 
@@ -12,6 +13,8 @@ use prefold_core::Pooling;
 pub(crate) struct GgufFacts {
     /// Pooling of an embedding model.
     pub(crate) pooling: Option<Pooling>,
+    /// The reason why the file states no task: it has no pooling of an embedding model.
+    pub(crate) no_task: Option<String>,
     /// The file declares a reranker.
     pub(crate) ranks: bool,
     /// Labels of a classifier.
@@ -65,6 +68,7 @@ impl GgufFile {
         });
         Ok(GgufFacts {
             pooling,
+            no_task: if pooling.is_none() { Some(self.no_task()?) } else { None },
             rerank_prompt: self.str("tokenizer.chat_template.rerank")?.map(str::to_owned),
             dense,
             lost,
@@ -89,8 +93,6 @@ impl GgufFile {
     fn doubtful_pooling(&self, pooling: Pooling) -> Result<Option<String>, LoadError> {
         let architecture = self.architecture()?;
         let is_causal = self.mask()? == MaskConfig::Causal;
-        // As `--pooling` spells it.
-        let flag = |pooling: Pooling| pooling.to_string().replace('_', "-");
         let key = format!("`{architecture}.pooling_type` says {} pooling", flag(pooling));
         if let Some((name, published)) = self.published()?.filter(|(_, published)| *published != pooling) {
             let name = crate::json::shown(&name.into());

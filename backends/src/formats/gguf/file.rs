@@ -162,12 +162,12 @@ impl GgufFile {
         self.content.tensors.keys().map(String::as_str)
     }
 
-    /// A whole tensor by its name in the file; `shown` is the name for messages.
+    /// A whole tensor by its name in the file.
     ///
     /// # Errors
     /// It is missing, or its shape is not `shape`.
-    pub(crate) fn read<T: Element>(&self, name: &str, shown: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
-        let info = self.check(name, shown, shape)?;
+    pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, LoadError> {
+        let info = self.check(name, shape)?;
         let place = self.place(name, info)?;
         self.file.reading(|| info.kind.decode(&self.file.bytes[place]))?
     }
@@ -176,14 +176,8 @@ impl GgufFile {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
-    pub(super) fn read_rows(
-        &self,
-        name: &str,
-        shown: &str,
-        shape: [usize; 2],
-        rows: &[u32],
-    ) -> Result<Vec<f32>, LoadError> {
-        let info = self.check(name, shown, &shape)?;
+    pub(super) fn read_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
+        let info = self.check(name, &shape)?;
         let bytes = &self.file.bytes[self.place(name, info)?];
         // Rows consist of whole blocks.
         let row_bytes = bytes.len().checked_div(shape[0]).unwrap_or(0);
@@ -198,13 +192,13 @@ impl GgufFile {
     }
 
     /// A tensor of the expected shape.
-    pub(super) fn check(&self, name: &str, shown: &str, shape: &[usize]) -> Result<&TensorInfo, LoadError> {
-        let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: shown.to_owned() };
+    pub(super) fn check(&self, name: &str, shape: &[usize]) -> Result<&TensorInfo, LoadError> {
+        let missing = || LoadError::MissingTensor { file: self.name().to_owned(), name: name.to_owned() };
         let info = self.tensor(name).ok_or_else(missing)?;
         let found = info.shape.as_slice();
         // Tools that rewrite a file, such as quantizers, store a matrix of one row as a vector.
         if !matches!((shape, found), (&[1, width], &[found]) if width == found) {
-            check_shape(self.name(), shown, shape, found)?;
+            check_shape(self.name(), name, shape, found)?;
         }
         Ok(info)
     }

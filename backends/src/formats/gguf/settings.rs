@@ -127,7 +127,7 @@ impl GgufFile {
 
     fn rope_factors(&self, head_dim: usize) -> Result<RopeScaling, LoadError> {
         let name = "rope_freqs.weight";
-        let factors: Vec<f32> = self.read(name, name, &[head_dim / 2])?;
+        let factors: Vec<f32> = self.read(name, &[head_dim / 2])?;
         if factors.iter().all(|&factor| factor.is_finite() && factor > 0.0) {
             Ok(RopeScaling::Factors(factors))
         } else {

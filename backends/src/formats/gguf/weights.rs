@@ -34,14 +34,14 @@ impl GgufWeights {
 
     /// As [`Weights::f32_rows`](crate::formats::Weights::f32_rows).
     pub(crate) fn f32_rows(&self, name: &str, shape: [usize; 2], rows: &[u32]) -> Result<Vec<f32>, LoadError> {
-        self.file.read_rows(&self.stored_name(name)?, name, shape, rows)
+        self.file.read_rows(&self.stored_name(name)?, shape, rows)
     }
 
     /// As [`Weights::class_rows`](crate::formats::Weights::class_rows).
     pub(crate) fn class_rows(&self, width: usize) -> Result<Option<ClassRows>, LoadError> {
         let Some(info) = self.file.tensor(CLASS_ROWS) else { return Ok(None) };
         let rows = info.shape.first().copied().unwrap_or(0);
-        let values = self.file.read(CLASS_ROWS, CLASS_ROWS, &[rows, width])?;
+        let values = self.file.read(CLASS_ROWS, &[rows, width])?;
         let labels: Vec<String> = self.file.class_labels()?.into_iter().map(str::to_owned).collect();
         if !labels.is_empty() && labels.len() != rows {
             let problem = format!("tensor `{CLASS_ROWS}` has {rows} rows for {} labels", labels.len());
@@ -79,7 +79,7 @@ impl GgufWeights {
             return Ok(());
         }
         let stored = self.stored_name(name)?;
-        self.file.check(&stored, name, &self.stored_shape(&stored, shape)).map(drop)
+        self.file.check(&stored, &self.stored_shape(&stored, shape)).map(drop)
     }
 
     /// Shape in the file, which has another dimension for experts and the matrices of the second layer transposed.
@@ -95,6 +95,11 @@ impl GgufWeights {
         }
     }
 
+    /// As [`Weights::name_in_files`](crate::formats::Weights::name_in_files).
+    pub(crate) fn name_in_files(&self, name: &str) -> Option<String> {
+        self.naming.gguf_name(name)
+    }
+
     /// Name in the file.
     fn stored_name(&self, name: &str) -> Result<String, LoadError> {
         let missing = || LoadError::MissingTensor { file: self.file.name().to_owned(), name: name.to_owned() };
@@ -108,7 +113,7 @@ impl GgufWeights {
         }
         let stored = self.stored_name(name)?;
         let stored_shape = self.stored_shape(&stored, shape);
-        let values = self.file.read(&stored, name, &stored_shape)?;
+        let values = self.file.read(&stored, &stored_shape)?;
         if let ([_, rows, columns], true) = (&*stored_shape, stored.contains(EXPERTS_DOWN)) {
             return transposed(&values, *rows, *columns);
         }

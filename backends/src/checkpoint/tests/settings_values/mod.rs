@@ -3,6 +3,7 @@
 
 mod decoders;
 mod encoders;
+mod files;
 mod rotations;
 mod sizes;
 mod windows;
@@ -11,6 +12,7 @@ use super::settings_walk::{Effect, effect_on_config, rows};
 use super::{fixture, read_json};
 use crate::config::TransformerConfig;
 use crate::formats::config_json;
+use crate::json::hiding;
 use crate::settings::{File, Mark};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -159,10 +161,10 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-#[test]
-fn values_are_read_as_the_families_classes_read_them() {
+/// What is wrong with the values of cases.
+fn wrong<'a>(cases: impl Iterator<Item = &'a Case>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for case in cases() {
+    for case in cases {
         for model in &case.models {
             for (value, expected) in &case.values {
                 let mut config = with(&config_of(model), &case.with);
@@ -181,7 +183,26 @@ fn values_are_read_as_the_families_classes_read_them() {
             }
         }
     }
+    wrong
+}
+
+#[test]
+fn values_are_read_as_the_families_classes_read_them() {
+    let wrong = wrong(cases().iter());
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn without_the_code_of_a_field_its_values_are_wrong() {
+    let cases = cases();
+    let mut silent = Vec::new();
+    for field in rows(File::Config, Mark::Followed).filter(|field| !IDENTITY.contains(field)) {
+        let mut of_field = cases.iter().filter(|case| case.field.split('.').next() == Some(field)).peekable();
+        if of_field.peek().is_some() && hiding("config.json", field, || wrong(of_field).is_empty()) {
+            silent.push(field);
+        }
+    }
+    assert!(silent.is_empty(), "{silent:?}");
 }
 
 /// Fields that say which family it is; the tests of the families read them.
