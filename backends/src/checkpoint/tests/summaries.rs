@@ -29,7 +29,11 @@ fn a_summary_is_the_checkpoints_without_its_weights() {
         );
         assert_eq!((shape.num_heads, shape.num_kv_heads), (config.attention.num_heads, config.attention.num_kv_heads));
         assert_eq!((shape.head_dim, &shape.sliding_windows), (config.attention.head_dim, &config.sliding_windows));
-        assert_eq!(summary.capabilities, *checkpoint.capabilities, "{name}");
+        let mut capabilities = summary.capabilities;
+        // The fixture's own folder says in its name that it is a Qwen3-Reranker.
+        assert_eq!(capabilities.warnings.len(), usize::from(name == "qwen3-reranker-tiny"), "{name}");
+        capabilities.warnings.clear();
+        assert_eq!(capabilities, *checkpoint.capabilities, "{name}");
     }
 }
 
