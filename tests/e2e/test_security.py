@@ -54,10 +54,13 @@ def test_a_key_is_taken_whole(keyed):
         assert [status(keyed, attempt) for attempt in wrong] == [401] * len(wrong), key
 
 
-def test_a_key_counts_in_one_place_only(keyed):
-    for headers in ({"authorization": KEYS[0]}, {"authorization": f"Basic {KEYS[0]}"}, {"x-api-key": KEYS[0]},
-                    {"cookie": f"api_key={KEYS[0]}"}, {"proxy-authorization": f"Bearer {KEYS[0]}"}):
+def test_a_key_counts_in_its_headers_only(keyed):
+    for headers in ({"authorization": KEYS[0]}, {"authorization": f"Basic {KEYS[0]}"}, {"x-api-keys": KEYS[0]},
+                    {"cookie": f"api_key={KEYS[0]}"}, {"proxy-authorization": f"Bearer {KEYS[0]}"},
+                    {"authorization": "Bearer wrong", "x-api-key": KEYS[0]}, {"api-key": "wrong", "x-api-key": KEYS[0]}):
         assert keyed.get("/info", headers).status == 401, headers
+    for headers in ({"x-api-key": KEYS[0]}, {"api-key": KEYS[0]}, {"authorization": "Basic eA==", "api-key": KEYS[0]}):
+        assert keyed.get("/info", headers).status == 200, headers
     assert keyed.get(f"/info?api_key={KEYS[0]}").status == 401
     # Two headers: a wrong key next to the right one is refused, so a request cannot try several keys.
     with Raw(keyed.port) as client:

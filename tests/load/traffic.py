@@ -78,7 +78,7 @@ class Mix:
 
     def ask_invalid(self):
         path = self.chance.choice(["/embed", "/v1/embeddings", "/rerank", "/decode", "/similarity"])
-        bodies = [b"", b"{", b"[" * 5000, b'{"inputs": [[],[1.5]]}', b'{"input": "\xff"}', b"{}", b'{"a":' * 200]
+        bodies = [b"", b"{", b"[" * 5000, b'{"inputs": [[],[1.5]]}', b"{}", b'{"a":' * 200]
         body = self.chance.choice(bodies)
         return self.post(path, body, statuses=(400, 422))
 
