@@ -21,6 +21,8 @@ from test_tls import CERTIFICATES, HttpsServer, folder  # noqa: F401
 MB = 1_000_000
 TEXTS = [f"text {number}" for number in range(20)]
 GOOD = {"inputs": "a"}
+# Fields of an answer that are its own.
+OWN = rb'"id":"[^"]*"|"created":\d+'
 
 
 def test_a_client_gets_the_answers_of_http_1(builtin):
@@ -28,8 +30,11 @@ def test_a_client_gets_the_answers_of_http_1(builtin):
     with unharmed(builtin), httpx.Client(http1=False, http2=True, base_url=builtin.url(), timeout=60) as client:
         for path, body in bodies.items():
             answer, plain = client.post(path, json=body), builtin.post(path, body)
-            assert (answer.http_version, answer.status_code, answer.content) == ("HTTP/2", plain.status, plain.body)
-            assert answer.headers["date"].endswith("GMT") and int(answer.headers["content-length"]) == len(plain.body)
+            assert (answer.http_version, answer.status_code) == ("HTTP/2", plain.status)
+            assert re.sub(OWN, b"", answer.content) == re.sub(OWN, b"", plain.body), path
+            assert answer.headers["date"].endswith("GMT")
+            assert answer.headers.get("content-length") == plain.headers.get("content-length"), path
+        assert client.post("/embed", json=GOOD).headers["content-length"]
         large = client.post("/embed_all", json=HUGE)
         assert large.content == builtin.post("/embed_all", HUGE).body and len(large.content) > 15 * MB
         body = json.dumps({"inputs": "a", "ignored": "x" * 3 * MB}).encode()
@@ -121,6 +126,7 @@ def test_a_reader_of_single_bytes_loses_its_streams(impatient):
             assert time.monotonic() < begun + 10
             client.send(frame(WINDOW_UPDATE, 0, 1, struct.pack(">I", 1)))
             client.frames()
+            time.sleep(0.02)
         assert client.heard.resets[1] == CANCEL
 
 
