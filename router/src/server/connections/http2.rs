@@ -13,7 +13,7 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use hyper::body::Frame;
 use std::convert::Infallible;
-use std::future::{poll_fn, ready};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -136,8 +136,8 @@ fn begin(
 ) {
     let permit = if streams.is_empty() { None } else { Some(Arc::clone(&shared.permits).try_acquire_owned()) };
     let Ok(permit) = permit.transpose() else {
+        // Not the client's fault: it does not count as left.
         respond.send_reset(Reason::REFUSED_STREAM);
-        streams.spawn(ready(false));
         return;
     };
     let exchange = Exchange::new(Arc::clone(&shared.unfinished), shared.limits.client_timeout);
