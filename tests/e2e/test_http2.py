@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import http2
-from harness import Server, eventually
+from harness import Server, comparable, eventually
 from http2 import CANCEL, DATA, ENHANCE_YOUR_CALM, HEADERS, NO_ERROR, PING, PREFACE, REFUSED_STREAM, RST_STREAM, SETTINGS
 from http2 import WINDOW_UPDATE, Http2, frame
 from raw import Raw, Vitals, settled, unharmed
@@ -21,8 +21,6 @@ from test_tls import CERTIFICATES, HttpsServer, folder  # noqa: F401
 MB = 1_000_000
 TEXTS = [f"text {number}" for number in range(20)]
 GOOD = {"inputs": "a"}
-# Fields of an answer that are its own.
-OWN = rb'"id":"[^"]*"|"created":\d+'
 
 
 def test_a_client_gets_the_answers_of_http_1(builtin):
@@ -31,7 +29,7 @@ def test_a_client_gets_the_answers_of_http_1(builtin):
         for path, body in bodies.items():
             answer, plain = client.post(path, json=body), builtin.post(path, body)
             assert (answer.http_version, answer.status_code) == ("HTTP/2", plain.status)
-            assert re.sub(OWN, b"", answer.content) == re.sub(OWN, b"", plain.body), path
+            assert comparable(answer.content) == comparable(plain.body), path
             assert answer.headers["date"].endswith("GMT")
             assert answer.headers.get("content-length") == plain.headers.get("content-length"), path
         assert client.post("/embed", json=GOOD).headers["content-length"]
