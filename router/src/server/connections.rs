@@ -81,7 +81,8 @@ async fn serve_connection(
         Some(tls) => tls.accept(stream, client_timeout).await?,
         None => stream,
     };
-    let begun = timeout(client_timeout, http2::read_preface(&mut stream)).await.map_err(|_| ErrorKind::TimedOut)??;
+    let begun = timeout(client_timeout, http2::read_preface(&mut stream, stop.clone())).await;
+    let begun = begun.map_err(|_| ErrorKind::TimedOut)??;
     if begun == http2::PREFACE {
         // Boxed, because the larger state would count for all connections.
         return Box::pin(http2::serve(stream, begun, shared, stop)).await;

@@ -41,14 +41,20 @@ const MAX_LEFT: u32 = 1000;
 const MAX_UNSEEN_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 1024;
 
-/// Reads as far as the bytes are those of [`PREFACE`].
+/// Reads as far as the bytes are those of [`PREFACE`]. After `stop` it does not wait for the first byte.
 ///
 /// # Errors
 /// The connection is broken.
-pub(super) async fn read_preface(stream: &mut Box<dyn ByteStream>) -> io::Result<Bytes> {
+pub(super) async fn read_preface(stream: &mut Box<dyn ByteStream>, mut stop: watch::Receiver<()>) -> io::Result<Bytes> {
     let (mut bytes, mut len) = ([0; PREFACE.len()], 0);
     while len < PREFACE.len() && PREFACE.starts_with(&bytes[..len]) {
-        match stream.read(&mut bytes[len..]).await? {
+        let read = tokio::select! {
+            // The bytes that have come count as a begun request.
+            biased;
+            read = stream.read(&mut bytes[len..]) => read?,
+            _ = stop.changed(), if len == 0 => break,
+        };
+        match read {
             0 => break,
             read => len += read,
         }

@@ -380,3 +380,16 @@ async fn a_stop_finishes_open_streams_and_refuses_new_ones() {
     connection.await.unwrap().unwrap();
     running.served.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_closes_connections_that_have_sent_nothing() {
+    let running = start(hello(), 10, LONG).await;
+    // A request that is not answered, for which open connections would be waited for.
+    running.unfinished.fetch_add(1, Ordering::SeqCst);
+    let mut unused = TcpStream::connect(running.address).await.unwrap();
+    let (mut client, _connection) = connect(running.address).await;
+    assert_eq!(read(send_get(&mut client, "/")).await.unwrap().0, 200, "both are accepted");
+    running.stop.send(()).unwrap();
+    assert_eq!(timeout(LINGER, unused.read(&mut [0])).await.unwrap().unwrap(), 0);
+    running.served.await.unwrap();
+}
