@@ -2,6 +2,7 @@
 
 import json
 
+import http2
 import marks
 from raw import Malformed, Raw
 
@@ -36,6 +37,13 @@ def parsed(data):
     return found, True
 
 
+def parsed_frames(data):
+    """The complete answers in the frames, and whether nothing is left over."""
+    received = http2.Received()
+    received.take(data)
+    return list(received.answers.values()), received.is_whole
+
+
 def error_fault(answer):
     """The fault of an error's body, or None. Errors of the HTTP parser have no body."""
     if not answer.body:
@@ -65,7 +73,7 @@ def faults(one, heard):
     if others:
         yield "another's text", f"an answer has {sorted(others)[:3]}: {bytes(heard.data[:300])!r}"
     try:
-        found, is_whole = parsed(heard.data)
+        found, is_whole = (parsed_frames if one.is_http2 else parsed)(bytes(heard.data))
     except Malformed as error:
         yield "protocol", f"{error}"[:400]
         return

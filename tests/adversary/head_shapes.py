@@ -5,7 +5,6 @@ import shapes
 from plays import USUAL
 from steps import Drip, Pause, Read, Send
 
-HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
 CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(190)
 
 
@@ -79,7 +78,7 @@ def other_methods(draft):
 def other_protocols(draft):
     line = f"{draft.route.method} {draft.route.path}".encode()
     sent = draft.chance.choice([
-        HTTP2_PREFACE, CLIENT_HELLO, line + b"\r\n\r\n", line + b" HTTP/9.9\r\nhost: a\r\n\r\n", line + b" HTTP/1.0\r\n\r\n", bytes(5000),
+        CLIENT_HELLO, line + b"\r\n\r\n", line + b" HTTP/9.9\r\nhost: a\r\n\r\n", line + b" HTTP/1.0\r\n\r\n", bytes(5000),
         b"\r\n" * 5000, b"\n\n\n\n", line + b" HTTP/1.1\nhost: a\n\n", line + b" HTTP/1.1\r\nhost : a\r\n\r\n",
         line + b" HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n", line + b" HTTP/1.1\r\nhost: a\0b\r\n\r\n", draft.chance.randbytes(3000),
     ])

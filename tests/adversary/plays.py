@@ -42,6 +42,7 @@ class Play:
     resets: bool = True
     cut_within: float | None = None  # Seconds after which the server must have closed it.
     most_bytes: int | None = None  # Maximum bytes of an answer before the server has closed the connection.
+    is_http2: bool = False
 
     @property
     def is_slow(self):

@@ -1,5 +1,6 @@
 """Orders of attacks on one server, each as (name, function)."""
 
+import http2_scenarios
 import key_scenarios
 import mix
 import scenarios
@@ -11,7 +12,7 @@ from routes import ROUTES
 BETWEEN = 25
 # Name prefixes of attacks that are omitted once the time is over.
 FILLERS = ("random-", "alone_")
-FLOODS = {make.__name__: make for make in (*scenarios.ALL, *key_scenarios.ALL)}
+FLOODS = {make.__name__: make for make in (*scenarios.ALL, *http2_scenarios.ALL, *key_scenarios.ALL)}
 
 
 def calmly(field, run):
@@ -82,14 +83,14 @@ def everything_slowly(field, seed):
 
 
 def in_order(field, seed, some, by_key):
-    yield from floods(field, seed, scenarios.FIRST)
+    yield from floods(field, seed, (*scenarios.FIRST, *http2_scenarios.FIRST))
 
     async def start_slow_readers():
         field.start(scenarios.readers_below_any_rate(seed, field.limits))
     yield "start_slow_readers", start_slow_readers
     yield from (plain(field, attack) for attack in mix.matrix(seed, ROUTES))
     yield "slow_readers_end", field.join
-    yield from floods(field, seed, scenarios.LAST)
+    yield from floods(field, seed, (*scenarios.LAST, *http2_scenarios.LAST))
     yield from some(field, seed)
     yield from floods(field, seed, by_key)
     for run in (specials.guesses, specials.stalled_log):

@@ -21,8 +21,8 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 
-/// The protocol that clients negotiate by ALPN.
-const HTTP_1_1: &[u8] = b"http/1.1";
+/// Protocols that clients negotiate by ALPN, in the order of preference.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Settings of TLS. Clones share the certificates.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl Tls {
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| invalid(&error.to_string()))?.with_no_client_auth();
         let mut config = config.with_cert_resolver(Arc::<Certificates>::clone(&certificates));
-        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(Self { config: Arc::new(config), certificates })
     }
 

@@ -4,8 +4,9 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, ParseError};
 
-/// The hub's storage client logs a dozen lines per file; its failures are returned as errors anyway.
-const QUIET: &str = "xet=error,xet_client=error,xet_data=error,xet_runtime=error,";
+/// The hub's storage client logs a dozen lines per file; its failures are returned as errors anyway. h2 warns of frames, of which a client
+/// may send any number.
+const QUIET: &str = "h2=error,xet=error,xet_client=error,xet_data=error,xet_runtime=error,";
 
 /// Errors in directives.
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +64,10 @@ mod tests {
     }
 
     #[test]
-    fn the_hubs_storage_client_is_quiet_unless_asked() {
+    fn verbose_libraries_are_quiet_unless_asked() {
         let says =
             |directives: &str, wanted: &str| parse(directives).unwrap().to_string().split(',').any(|d| d == wanted);
-        assert!(says("info", "xet_client=error") && says("info", "info"));
+        assert!(says("info", "xet_client=error") && says("info", "h2=error") && says("info", "info"));
         assert!(
             says("info,xet_client=debug", "xet_client=debug") && !says("info,xet_client=debug", "xet_client=error")
         );

@@ -36,7 +36,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, alias = "ssl-keyfile", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Maximum open connections. Further connections wait until one closes
+    /// Maximum open connections, with the requests of HTTP/2 beyond the first of each. Further connections wait until one closes,
+    /// further requests are refused
     #[arg(long, env, default_value_t = 16_384, value_parser = whole::<usize, 1, { MAX_CONNECTIONS as u64 }>)]
     pub(crate) max_connections: usize,
 

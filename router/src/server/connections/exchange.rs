@@ -1,9 +1,9 @@
-//! Requests and answers of a connection, as far as their bytes have come.
+//! Requests and answers of a connection or of a stream of HTTP/2, as far as their bytes have come.
 
 use crate::layers::observe::REQUEST_ID;
 use crate::server::protocol;
 use crate::state::holding::{Holding, Route};
-use crate::telemetry::metrics::UNMATCHED;
+use crate::telemetry::metrics::{SLOW_READERS, UNMATCHED};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -11,20 +11,21 @@ use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures::future::{Either, ready};
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::{Frame, SizeHint};
+use metrics::counter;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tower::ServiceExt;
+use tower::{BoxError, ServiceExt};
 
 /// Bytes of an answer for which its client gets one more second. JSON text is up to three times as long as the values:
 /// a client with 1 Mbit/s gets 11 MB within the default `--client-timeout`, and a client with 6 Mbit/s gets any answer.
 const HELD_BYTES_PER_SECOND: u64 = 1 << 18;
 
-/// State of a connection's requests. They are answered one after the other.
+/// State of requests that are answered one after the other: those of a connection, or the one of a stream of HTTP/2.
 #[derive(Debug)]
 pub(super) struct Exchange {
     /// The handler waits for more of the request's body.
@@ -54,8 +55,8 @@ struct Sent {
 }
 
 /// A request's body, which records whether its reader waits for more.
-struct RequestBody {
-    body: Incoming,
+struct RequestBody<B> {
+    body: B,
     is_over: bool,
     exchange: Arc<Exchange>,
 }
@@ -68,10 +69,18 @@ struct Making {
 
 impl Exchange {
     pub(super) fn new(unfinished: Arc<AtomicUsize>, timeout: Duration) -> Arc<Self> {
+        Self::with_patience(microseconds(timeout), unfinished, timeout)
+    }
+
+    /// The state of a connection whose streams have each a state of their own: only the time between two bytes is limited.
+    pub(super) fn of_streams(timeout: Duration) -> Arc<Self> {
+        Self::with_patience(u64::MAX, Arc::default(), timeout)
+    }
+
+    fn with_patience(patience: u64, unfinished: Arc<AtomicUsize>, timeout: Duration) -> Arc<Self> {
         let [begun, made] = [0, 0].map(AtomicUsize::new);
         let [is_body_awaited, is_body_left] = [(); 2].map(|()| AtomicBool::new(false));
-        let patience = AtomicU64::new(microseconds(timeout));
-        let sent = Mutex::default();
+        let (patience, sent) = (AtomicU64::new(patience), Mutex::default());
         Arc::new(Self { is_body_awaited, is_body_left, begun, made, timeout, patience, sent, unfinished })
     }
 
@@ -90,8 +99,9 @@ impl Exchange {
         *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Sent { route, id, holding };
     }
 
-    /// Logs that the client was disconnected, with the bytes that it has not read.
-    pub(super) fn log_unread(&self, unread_bytes: usize) {
+    /// Counts and logs that the client is let go, with the bytes that it has not read.
+    pub(super) fn let_go(&self, unread_bytes: usize) {
+        counter!(SLOW_READERS).increment(1);
         let Sent { route, id, holding } = &*self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         tracing::info!(
             target: "connection",
@@ -99,7 +109,7 @@ impl Exchange {
             id,
             unread_bytes,
             held_bytes = holding.as_ref().map_or(0, Holding::bytes),
-            "disconnected a client that did not read its answer in time (--client-timeout {} s, and 1 s for each 256 KiB that \
+            "let go a client that did not read its answer in time (--client-timeout {} s, and 1 s for each 256 KiB that \
              the answer holds)",
             self.timeout.as_secs_f32(),
         );
@@ -141,11 +151,14 @@ impl Exchange {
     }
 
     /// Answers a request, which goes on to the routes before anything waits.
-    pub(super) fn answer(
+    pub(super) fn answer<B>(
         self: Arc<Self>,
         routes: Router,
-        request: hyper::Request<Incoming>,
-    ) -> impl Future<Output = Result<Response, Infallible>> + Send {
+        request: hyper::Request<B>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    {
         let mut making = Making::new(&self);
         self.is_body_left.store(!request.body().is_end_stream(), Ordering::Relaxed);
         let response = match protocol::refuse(&request) {
@@ -162,7 +175,10 @@ impl Exchange {
         }
     }
 
-    fn received(self: Arc<Self>, request: hyper::Request<Incoming>) -> Request {
+    fn received<B>(self: Arc<Self>, request: hyper::Request<B>) -> Request
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    {
         let (mut head, body) = request.into_parts();
         if !body.is_end_stream() {
             release_buffer(&mut head);
@@ -188,28 +204,25 @@ fn release_buffer(head: &mut Parts) {
     }
 }
 
-impl RequestBody {
-    fn new(body: Incoming, exchange: Arc<Exchange>) -> Self {
+impl<B: HttpBody> RequestBody<B> {
+    fn new(body: B, exchange: Arc<Exchange>) -> Self {
         exchange.is_body_awaited.store(false, Ordering::Relaxed);
         let is_over = body.is_end_stream();
         Self { body, is_over, exchange }
     }
 }
 
-impl Drop for RequestBody {
+impl<B> Drop for RequestBody<B> {
     fn drop(&mut self) {
         self.exchange.is_body_left.store(!self.is_over, Ordering::Relaxed);
     }
 }
 
-impl HttpBody for RequestBody {
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for RequestBody<B> {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = B::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         self.exchange.is_body_awaited.store(frame.is_pending(), Ordering::Relaxed);
         self.is_over = matches!(frame, Poll::Ready(None)) || self.body.is_end_stream();

@@ -3,8 +3,7 @@
 
 use super::exchange::Exchange;
 use crate::server::byte_stream::ByteStream;
-use crate::telemetry::metrics::SLOW_READERS;
-use metrics::counter;
+use axum::body::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,8 +21,8 @@ const GONE_AFTER: Duration = Duration::from_secs(5);
 /// Period of the check whether a client has closed its half while it waits for an answer.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
-/// Time for the rest of a request after its answer.
-const LINGER: Duration = Duration::from_secs(5);
+/// Time for the rest of a request after its answer, and for the last frames of a connection of HTTP/2.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// Maximum bytes of the rest of a request: twice the default of `--payload-limit`.
 const LINGER_BYTES: usize = 64 << 20;
@@ -37,6 +36,8 @@ const LINGER_PIECES: usize = 16;
 /// A client's stream.
 pub(super) struct ClientStream {
     stream: Box<dyn ByteStream>,
+    /// Bytes that were read to recognise the protocol, and are not passed on yet.
+    read_before: Bytes,
     exchange: Arc<Exchange>,
     /// The end of the stream was read.
     is_end_seen: bool,
@@ -87,9 +88,10 @@ impl HalfClosed {
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: Box<dyn ByteStream>, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(stream: Box<dyn ByteStream>, read_before: Bytes, exchange: Arc<Exchange>) -> Self {
         Self {
             stream,
+            read_before,
             exchange,
             is_end_seen: false,
             is_hung_up: false,
@@ -176,8 +178,7 @@ impl ClientStream {
         let patience = self.exchange.patience();
         let begin = || Stalled { since: Instant::now(), until: Box::pin(sleep(patience)) };
         ready!(self.stalled.get_or_insert_with(begin).until.as_mut().poll(context));
-        counter!(SLOW_READERS).increment(1);
-        self.exchange.log_unread(bytes);
+        self.exchange.let_go(bytes);
         Poll::Ready(())
     }
 }
@@ -186,6 +187,11 @@ impl AsyncRead for ClientStream {
     /// While an answer is due, the end of the stream is hidden, because hyper would drop the connection.
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (filled, room) = (buf.filled().len(), buf.remaining());
+        if !self.read_before.is_empty() {
+            let piece = room.min(self.read_before.len());
+            buf.put_slice(&self.read_before.split_to(piece));
+            return Poll::Ready(Ok(()));
+        }
         ready!(Pin::new(&mut self.stream).poll_read(context, buf))?;
         let is_end = buf.filled().len() == filled && room > 0;
         if is_end && !self.is_end_seen {

@@ -107,6 +107,8 @@ impl Target {
             // No proxy, since its time would be measured too.
             .no_proxy()
             .redirect(Policy::none())
+            // Requests of one connection would wait for each other.
+            .http1_only()
             // Idle connections are kept, because opening one per request would be measured too.
             .pool_max_idle_per_host(usize::MAX)
             .pool_idle_timeout(None)

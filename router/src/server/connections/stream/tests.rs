@@ -49,7 +49,8 @@ impl AsyncWrite for Pipe {
 async fn send(len: usize, holds: usize, part: usize) -> (Duration, bool) {
     let (near, mut far) = duplex(1 << 10);
     let exchange = Exchange::new(Arc::default(), TIMEOUT);
-    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    let mut stream =
+        ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Bytes::new(), Arc::clone(&exchange));
     let reader = tokio::spawn(async move {
         let mut buffer = vec![0; part];
         while far.read_exact(&mut buffer).await.is_ok() {
@@ -95,7 +96,8 @@ async fn who_reads_fast_enough_gets_all_however_long_it_takes_to_be_made() {
 async fn the_next_answer_has_time_of_its_own() {
     let (near, mut far) = duplex(1);
     let exchange = Exchange::new(Arc::default(), TIMEOUT);
-    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    let mut stream =
+        ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Bytes::new(), Arc::clone(&exchange));
     for _ in 0..5 {
         exchange.answer_holds(0);
         let read = async {
@@ -121,7 +123,7 @@ async fn the_next_answer_has_time_of_its_own() {
 async fn close_after(part: usize, seconds: u32) -> Duration {
     let (near, mut far) = duplex(1 << 20);
     let exchange = Exchange::new(Arc::default(), TIMEOUT);
-    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), exchange);
+    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Bytes::new(), exchange);
     stream.write_all(b"answer").await.unwrap();
     let client = async {
         let mut answer = String::new();
@@ -188,7 +190,7 @@ impl AsyncWrite for Endless {
 #[tokio::test(start_paused = true)]
 async fn who_sends_without_a_pause_has_no_more_time() {
     let exchange = Exchange::new(Arc::default(), TIMEOUT);
-    let mut stream = ClientStream::new(Box::new(Endless(File::open("/dev/null").unwrap())), exchange);
+    let mut stream = ClientStream::new(Box::new(Endless(File::open("/dev/null").unwrap())), Bytes::new(), exchange);
     stream.write_all(b"answer").await.unwrap();
     let mut close = std::pin::pin!(stream.shutdown());
     let mut is_closed =
@@ -202,7 +204,8 @@ async fn who_sends_without_a_pause_has_no_more_time() {
 async fn who_reads_nothing_is_let_go_whatever_it_holds() {
     let (near, _far) = duplex(1);
     let exchange = Exchange::new(Arc::default(), TIMEOUT);
-    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    let mut stream =
+        ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Bytes::new(), Arc::clone(&exchange));
     exchange.answer_holds(64 * MEGABYTE);
     let begun = Instant::now();
     assert_eq!(stream.write_all(b"ab").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -231,7 +234,8 @@ async fn who_is_let_go_leaves_a_line_in_the_log() {
     let _log = tracing::subscriber::set_default(log);
     let (near, _far) = duplex(1000);
     let exchange = Exchange::new(Arc::default(), TIMEOUT);
-    let mut stream = ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Arc::clone(&exchange));
+    let mut stream =
+        ClientStream::new(Box::new(Pipe(near, File::open("/dev/null").unwrap())), Bytes::new(), Arc::clone(&exchange));
     let share = Arc::new(Quota::new(1, Resource::BufferedBytes).share());
     share.force(MEGABYTE);
     let mut response = Response::default();
