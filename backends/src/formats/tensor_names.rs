@@ -21,7 +21,7 @@ pub(super) fn other_name(name: &str) -> Option<String> {
     norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
 }
 
-/// What is wrong with files that have a missing tensor under its name with a prefix, as training code writes it that saves a model inside another
+/// The problem of files that have a missing tensor under its name with a prefix, which training code writes that saves a model inside another
 /// module; `None` if they do not have it.
 pub(super) fn with_prefix<'a, I: Iterator<Item = &'a str>>(names: impl Fn() -> I, name: &str) -> Option<String> {
     let find = |name: &str| {

@@ -106,8 +106,8 @@ impl Evidence<'_> {
         Ok(config.and_then(|config| Some(config.get("chat_template")?.as_str()?.to_owned())))
     }
 
-    /// A warning that of a LogitScore model's texts another part is truncated than in sentence-transformers, which truncates the whole prompt
-    /// on the side of the tokenizer.
+    /// A warning if a LogitScore model's documents are truncated on the left: sentence-transformers truncates the whole prompt on that
+    /// side.
     fn other_truncation(&self) -> Option<String> {
         let truncation = self.metadata.tokenizer.as_ref()?.get_truncation()?;
         let modules = ModuleList::read(self.files).unwrap_or_default();

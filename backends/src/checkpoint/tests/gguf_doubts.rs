@@ -145,7 +145,7 @@ fn a_file_without_a_task_says_why() {
     };
     assert!(reason(None).contains("does not state its task (`llama.pooling_type` is missing"), "{}", reason(None));
     assert!(reason(Some(0)).contains("(`llama.pooling_type` is 0, no pooling): give --pooling"), "{}", reason(Some(0)));
-    assert!(reason(Some(4)).contains("is 4, that of a reranker"), "{}", reason(Some(4)));
+    assert!(reason(Some(4)).contains("is 4, a reranker's"), "{}", reason(Some(4)));
 }
 
 #[test]

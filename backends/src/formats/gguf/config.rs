@@ -50,9 +50,9 @@ impl GgufFile {
         let key = format!("{}.pooling_type", self.architecture()?);
         Ok(match self.usize(&key)? {
             None => format!("`{key}` is missing, which says how an embedding model pools"),
-            Some(RANK) => format!(
-                "`{key}` is {RANK}, that of a reranker, but the file has no classifier's head and no known prompt"
-            ),
+            Some(RANK) => {
+                format!("`{key}` is {RANK}, a reranker's, but the file has no classifier's head and no known prompt")
+            }
             Some(number) => format!("`{key}` is {number}, no pooling"),
         })
     }

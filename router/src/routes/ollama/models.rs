@@ -215,7 +215,7 @@ pub(crate) struct Pulled {
     status: &'static str,
 }
 
-/// Whether a model is there
+/// Presence of a model
 ///
 /// For clients that pull a model before they use it: success for the served model, without a download.
 #[utoipa::path(

@@ -1,4 +1,4 @@
-//! What clients of other servers send that their own servers would take otherwise: ids of another tokenizer, half an emoji, slashes, keys.
+//! Requests that other servers answer in another way: ids of another tokenizer, half an emoji, slashes, keys.
 
 use crate::state::InvalidUnicode;
 use crate::state::api_keys::Keys;
@@ -8,7 +8,7 @@ use axum::http::Request;
 use prefold_core::ForeignIds;
 use serde_json::{Value, json};
 
-/// What clients of LangChain need to know.
+/// The advice to users of LangChain.
 const ADVICE: &str = "check_embedding_ctx_length=False";
 
 fn header<'a>(got: &'a Got, name: &str) -> Option<&'a str> {
@@ -79,7 +79,7 @@ async fn half_an_emoji_is_replaced_or_refused_by_name() {
         header(&post(&replacing, "/rerank", document).await, "x-replaced-unicode"),
         Some("documents[1].text and 1 more")
     );
-    // What nothing reads does not matter, and neither do names.
+    // Fields that nothing reads, and names of fields, have no effect.
     for body in [
         r#"{"input": "a", "user": "\ud83d", "metadata": {"k": ["\ud83d"]}}"#,
         r#"{"input": "a", "\ud83d": 1, "x": {"\ud83d": "b"}}"#,

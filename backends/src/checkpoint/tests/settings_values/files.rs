@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{TruncationDirection, TruncationParams};
 
-/// What a case asks a model.
+/// The question of a case to a model.
 type Ask = fn(&Value, &Path) -> Value;
 
 fn cases() -> Vec<Value> {
@@ -174,7 +174,7 @@ fn is_close(found: &Value, expected: &Value) -> bool {
     }
 }
 
-/// What is wrong with the values of a case.
+/// The wrong values of a case.
 fn wrong(case: &Value) -> Vec<String> {
     let dir = copy_of(case["model"].as_str().unwrap());
     let text = |name: &str| case[name].as_str().unwrap();

@@ -161,7 +161,7 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// What is wrong with the values of cases.
+/// The wrong values of cases.
 fn wrong<'a>(cases: impl Iterator<Item = &'a Case>) -> Vec<String> {
     let mut wrong = Vec::new();
     for case in cases {
