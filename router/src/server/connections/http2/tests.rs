@@ -337,7 +337,7 @@ async fn who_resets_streams_without_end_is_disconnected() {
     // Reset before the server sees the stream, and after.
     for is_seen in [false, true] {
         let (mut client, connection) = connect(running.address).await;
-        let mut begun = 0;
+        let (mut begun, since) = (0, Instant::now());
         while let Ok(mut ready) = client.clone().ready().await {
             let Ok((response, _)) = ready.send_request(request("GET", "/never"), true) else { break };
             while is_seen && waiting.load(Ordering::SeqCst) == 0 && !connection.is_finished() {
@@ -349,7 +349,9 @@ async fn who_resets_streams_without_end_is_disconnected() {
             }
             client = ready;
             begun += 1;
-            assert!(begun < 20 * MAX_LEFT, "the server goes on");
+            // On a busy machine, the connection's task may not have sent a stream yet that is reset here.
+            tokio::task::yield_now().await;
+            assert!(since.elapsed() < LONG, "the server goes on after {begun} streams");
         }
         let error = connection.await.unwrap().unwrap_err();
         assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM), "{error}");
