@@ -22,6 +22,7 @@ pub(crate) mod score;
 pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod tokenize;
+mod two_apis;
 
 use crate::error::ApiError;
 use crate::state::random_id;

@@ -2,8 +2,9 @@
 
 use super::kept::keep;
 use super::ranked::{Ranked, rank, scores_of};
+use super::two_apis::{Apis, SharedBody, answered};
 use super::{Result, response_id};
-use crate::error::{ApiError, Dialect, ErrorIn};
+use crate::error::{ApiError, ErrorIn};
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
@@ -18,7 +19,6 @@ use crate::wire::request_body::request_body;
 use crate::wire::schema::{DocumentSchema, DocumentsSchema, TextSchema};
 use crate::wire::usage::UsageBody;
 use prefold_core::{Error, Rerank, RerankScore, Response, ScoreRequest};
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -117,28 +117,14 @@ struct TextObject {
         (RerankAnswer = "application/json")
     )))
 )]
-pub(crate) async fn rerank(head: Head, mut body: RawBody) -> std::result::Result<Answer, ErrorIn> {
-    let lists = |texts: bool, documents: bool| if documents && !texts { Dialect::Vllm } else { Dialect::Tei };
-    let parsed = body.parse::<RerankBody>().await;
-    let dialect = match &parsed {
-        Ok(body) => lists(body.texts.is_some(), body.documents.is_some()),
-        Err(_) => match body.probe::<Lists>().await {
-            Ok(Lists { texts, documents }) => lists(texts.is_some(), documents.is_some()),
-            Err(_) => Dialect::Tei,
-        },
-    };
-    let answer = match parsed {
-        Ok(body) => rerank_either(head, body).await,
-        Err(error) => Err(error),
-    };
-    answer.map_err(|error| ErrorIn { dialect: Some(dialect), error })
+pub(crate) async fn rerank(head: Head, body: RawBody) -> std::result::Result<Answer, ErrorIn> {
+    answered(body, |body| rerank_either(head, body)).await
 }
 
-/// The lists that a body has, whatever is wrong with it.
-#[derive(Deserialize)]
-struct Lists {
-    texts: Option<IgnoredAny>,
-    documents: Option<IgnoredAny>,
+impl SharedBody for RerankBody {
+    fn apis(&self) -> Apis {
+        Apis { tei: self.texts.is_some(), vllm: self.documents.is_some() }
+    }
 }
 
 async fn rerank_either(head: Head, mut body: RerankBody) -> Result {

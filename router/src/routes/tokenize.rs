@@ -1,9 +1,11 @@
 //! Tokenizer routes of TEI and vLLM: `/tokenize`, `/decode`, `/detokenize`.
 
 use super::Result;
+use super::two_apis::{Apis, SharedBody, answered};
+use crate::error::ErrorIn;
 use crate::state::call::Head;
 use crate::wire::answer::Answer;
-use crate::wire::body::Json;
+use crate::wire::body::{Json, RawBody};
 use crate::wire::encode_fields::EncodeFields;
 use crate::wire::inputs::{IdLists, Texts};
 use crate::wire::json_writer::{split_around, text_steps};
@@ -82,7 +84,17 @@ pub(crate) enum Tokenized {
     request_body(content = TokenizeBody, example = json!({ "inputs": ["Use flock."] })),
     responses((status = 200, description = "The tokens", body = Tokenized))
 )]
-pub(crate) async fn tokenize(head: Head, Json(body): Json<TokenizeBody>) -> Result {
+pub(crate) async fn tokenize(head: Head, body: RawBody) -> std::result::Result<Answer, ErrorIn> {
+    answered(body, |body| tokenize_either(head, body)).await
+}
+
+impl SharedBody for TokenizeBody {
+    fn apis(&self) -> Apis {
+        Apis { tei: self.inputs.is_some(), vllm: self.prompt.is_some() }
+    }
+}
+
+async fn tokenize_either(head: Head, body: TokenizeBody) -> Result {
     let call = head.for_model(body.model.as_deref());
     let TokenizeBody { inputs, prompt, add_special_tokens, prompt_name, return_token_strs, .. } = body;
     let (texts, field) = match (inputs, prompt) {

@@ -12,6 +12,7 @@ use axum::extract::State;
 use prefold_core::{Embed, Error, ModelInfo};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::time::{Duration, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// Digest of a model whose files are not hashed. Ollama's command shows its first digits.
@@ -242,36 +243,5 @@ fn model_info(info: &ModelInfo) -> Map<String, Value> {
 
 /// A Unix time in seconds as RFC 3339 writes it.
 fn rfc3339(time: u64) -> String {
-    // The days are counted from the first of March of the year 0, so that a leap day ends a year (Howard Hinnant, "chrono-Compatible
-    // Low-Level Date Algorithms").
-    let days = time / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = 400 * era + year_of_era + u64::from(month <= 2);
-    let (hours, minutes, seconds) = (time / 3_600 % 24, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_dates() {
-        for (time, expected) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_799, "2000-02-29T23:59:59Z"),
-            (1_709_251_200, "2024-03-01T00:00:00Z"),
-            (1_795_599_433, "2026-11-25T09:37:13Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-            (253_402_300_799, NEVER),
-        ] {
-            assert_eq!(rfc3339(time), expected);
-        }
-    }
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time)).to_string()
 }

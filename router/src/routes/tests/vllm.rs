@@ -164,6 +164,19 @@ async fn a_prompt_is_tokenized_to_ids_and_back() {
         let refused = post(&app, path, &body).await;
         assert!(refused.status.is_client_error() && refused.body.contains(field), "{body}: {}", refused.body);
     }
+    let of_vllm = |body: Value| (body["error"]["code"].as_u64(), body.get("error_type").is_none());
+    for (body, is_of_vllm) in [
+        (json!({ "prompt": "a", "prompt_name": "x" }), true),
+        (json!({ "prompt": 5 }), true),
+        (json!({ "messages": [] }), true),
+        (json!({ "inputs": "a", "prompt_name": "x" }), false),
+        (json!({ "inputs": 5 }), false),
+        (json!({ "inputs": "a", "prompt": "a" }), false),
+    ] {
+        let refused = post(&app, "/tokenize", &body).await;
+        let form = of_vllm(serde_json::from_str(&refused.body).unwrap());
+        assert_eq!(form, if is_of_vllm { (Some(400), true) } else { (None, false) }, "{body}: {}", refused.body);
+    }
 }
 
 #[tokio::test]
