@@ -1,6 +1,6 @@
 //! Replacement of or addition to an output.
 
-/// Whether an operation replaces its output or adds to it.
+/// What an operation does with the values of its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// The output becomes the result.

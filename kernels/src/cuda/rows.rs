@@ -174,7 +174,7 @@ pub struct PoolRows<'a> {
     pub starts: CudaView<'a, u32>,
     /// One more than the largest row in the table.
     pub rows_end: usize,
-    /// Whether each output is scaled to unit length.
+    /// Scale each output to unit length.
     pub normalize: bool,
 }
 

@@ -44,7 +44,7 @@ impl<P: Format> Operation for Block<'_, P> {
 struct Vectors<'a, P, D> {
     block: &'a Block<'a, P>,
     tiles: RowTiles,
-    /// Whether panels are widened once for all rows, before they are multiplied; else each register block widens them on the fly.
+    /// Panels are widened once for all rows, before they are multiplied; otherwise each register block widens them on the fly.
     widens_panels: bool,
     /// The current range of packed words of a row: at most [`KC`] words after widening, unless the format is quantized.
     packed: Range<usize>,

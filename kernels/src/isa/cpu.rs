@@ -46,7 +46,7 @@ impl Cpu {
         Self { vendor: std::env::consts::ARCH.to_owned(), family: 0, model: 0 }
     }
 
-    /// Whether its bf16 dot product is known to be faster than float32. Unknown CPUs count as not faster: bfloat16 is then as
+    /// True if its bf16 dot product is known to be faster than float32. Unknown CPUs count as not faster: bfloat16 is then as
     /// fast as float32, never slower.
     pub(crate) fn has_fast_bf16_dot(&self) -> bool {
         FAST_BF16_DOT.iter().any(|(vendor, first)| self.vendor == *vendor && self.family >= *first)

@@ -173,7 +173,7 @@ impl Has {
     }
 }
 
-/// Whether AMX passed its self-check.
+/// AMX passed its self-check.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 static AMX_WORKS: OnceLock<bool> = OnceLock::new();
 
@@ -226,7 +226,7 @@ impl Isa {
         Self(Kind::AmxModel { has_avx512: Has::detect().avx512 })
     }
 
-    /// Whether bf16 products are faster than f32 products, rather than equally fast.
+    /// True if bf16 products are faster than f32 products, false if they are equally fast.
     pub fn has_fast_bf16(self) -> bool {
         match self.0 {
             #[cfg(target_arch = "x86_64")]

@@ -16,7 +16,7 @@ pub trait Dot {
     type Sums: Copy;
     /// Elements of a word.
     const ELEMENTS: usize;
-    /// Whether packed words are widened.
+    /// Packed words are widened.
     const IS_WIDENED: bool = false;
     /// `true` for bytes widened to 16 bits: widening and multiplying them takes several instructions each, one each for bf16.
     const WIDENS_BYTES: bool = Self::IS_WIDENED && Self::ELEMENTS > 1;

@@ -26,7 +26,7 @@ pub trait Format: Copy + fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const DTYPE_SIZE: usize = size_of::<Self::Input>();
 
-    /// Whether weights and rows are quantized; sums are then integers.
+    /// Weights and rows are quantized; sums are then integers.
     #[doc(hidden)]
     const IS_QUANTIZED: bool = false;
 

@@ -9,7 +9,7 @@ const STRIDE: usize = 2 * ROW_BYTES + 4;
 /// Rounds of the check, each with different numbers.
 const ROUNDS: u32 = 8;
 
-/// Whether `T` gives the model's results in both types, for numbers of all magnitudes, including denormals and infinities.
+/// True if `T` gives the model's results in both types, for numbers of all magnitudes, including denormals and infinities.
 ///
 /// # Safety
 /// As [`Tiles::new`].

@@ -9,7 +9,7 @@ pub(crate) struct ServerInfo {
     pub(crate) model: Option<String>,
     /// Type of the weights.
     pub(crate) dtype: Option<String>,
-    /// Whether a prefix that several texts of a batch share is computed once, as in decoders. Only prefold states it.
+    /// A prefix that several texts of a batch share is computed once, as in decoders. Only prefold states it.
     pub(crate) shares_prefixes: Option<bool>,
 }
 

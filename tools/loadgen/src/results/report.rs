@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// Type of the model's weights, if the server states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dtype: Option<String>,
-    /// Whether the model computes a shared prefix once, if the server states it.
+    /// The model computes a shared prefix once, if the server states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shares_prefixes: Option<bool>,
     /// File, or description of the random texts.

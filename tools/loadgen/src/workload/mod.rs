@@ -81,7 +81,7 @@ pub(crate) struct Plan {
     pub(crate) texts_per_request: Option<usize>,
     /// Model name, for APIs that have one.
     pub(crate) model: Option<String>,
-    /// Whether to request base64 vectors, if the API supports them.
+    /// Request base64 vectors, if the API supports them.
     pub(crate) base64: bool,
     /// Priority named by each request.
     pub(crate) priority: Option<i64>,
