@@ -175,13 +175,15 @@ pub(crate) fn hiding<T>(file: &str, field: &str, run: impl FnOnce() -> T) -> T {
     found
 }
 
+/// `true` for the field that a test hides.
 #[cfg(test)]
-fn is_hidden(file: &str, field: &str) -> bool {
+pub(crate) fn is_hidden(file: &str, field: &str) -> bool {
     HIDDEN.with_borrow(|hidden| hidden.as_ref().is_some_and(|(of, name)| of == file && name == field))
 }
 
+/// `true` for the field that a test hides.
 #[cfg(not(test))]
-const fn is_hidden(_file: &str, _field: &str) -> bool {
+pub(crate) const fn is_hidden(_file: &str, _field: &str) -> bool {
     false
 }
 

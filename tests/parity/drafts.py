@@ -19,7 +19,7 @@ TOKENIZER_FILES = (TOKENIZER_CONFIG, "tokenizer.json", "special_tokens_map.json"
 EMBEDDING_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json", "Pooling/config.json", "Dense/config.json",
                    "LayerNorm/config.json", "Dropout/config.json", "Normalize/config.json")
 # Fields that nothing in a tiny checkpoint can vary: whole files, and what the structure decides.
-UNVARIED = ("other files", "modules.json", "model.safetensors.index.json", "router_config.json", "LogitScore/config.json")
+UNVARIED = ("other files", "modules.json", "model.safetensors.index.json", "router_config.json", "LogitScore/config.json", "GGUF metadata")
 WEIGHTS = {"followed": 12, "refused": 2, "named": 2, "named in some": 2, "no effect": 3}
 
 

@@ -133,7 +133,10 @@ impl Inspection {
             None => {
                 let metadata = Metadata::read(&files, gguf.as_ref(), sums)?;
                 let (weights, warnings) = match gguf {
-                    Some(gguf) => (Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)), vec![]),
+                    Some(gguf) => {
+                        let ignored = settings::named_metadata(&gguf)?.into_iter().collect();
+                        (Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)), ignored)
+                    }
                     None => adapter::weights(&files, &metadata.config)?,
                 };
                 (metadata, weights, warnings)

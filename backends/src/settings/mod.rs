@@ -6,12 +6,14 @@ mod config_json;
 #[cfg(test)]
 mod document;
 mod files;
+mod gguf;
 mod list;
 mod modules;
 mod named;
 mod row;
 mod tokenizer_config;
 
+pub(crate) use gguf::named_metadata;
 #[cfg(test)]
 pub(crate) use list::groups;
 pub(crate) use named::named;

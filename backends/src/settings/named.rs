@@ -9,6 +9,7 @@ use crate::source::modules::Module;
 use crate::source::modules::ways::Ways;
 use crate::source::names::SENTENCE_CONFIGS;
 use serde_json::Value;
+use std::borrow::Borrow;
 
 /// Maximum fields in a warning.
 const MAX_NAMED: usize = 8;
@@ -52,15 +53,28 @@ pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, Lo
 /// The warning about a file's fields.
 pub(crate) fn warning(file: File, name: &str, json: &Value) -> Option<String> {
     let fields = Fields::new(name, json).ok()?;
-    let is_named = |field: &str, value: &Value| match find(file, field) {
+    ignored(name, fields.entries().filter(|(field, value)| is_named(file, field, value)))
+}
+
+/// `true` for a field that has no effect, unless it has its default.
+pub(super) fn is_named(file: File, field: &str, value: &Value) -> bool {
+    match find(file, field) {
         Some((Mark::Named, default)) => !is_default(value, default),
         Some((Mark::Followed | Mark::Refused | Mark::NamedInSome | Mark::Inert, _)) => false,
         None => !is_default(value, ""),
-    };
-    let ignored: Vec<(&String, &Value)> = fields.entries().filter(|(field, value)| is_named(field, value)).collect();
+    }
+}
+
+/// The warning about fields that have no effect; `None` without any.
+pub(super) fn ignored<N: AsRef<str>, V: Borrow<Value>>(
+    name: &str,
+    fields: impl Iterator<Item = (N, V)>,
+) -> Option<String> {
+    let ignored: Vec<(N, V)> = fields.collect();
     let named = ignored.iter().take(MAX_NAMED);
-    let mut named: Vec<String> =
-        named.map(|(field, value)| format!("`{}`: {}", prefold_core::shown(field), shown(value))).collect();
+    let mut named: Vec<String> = named
+        .map(|(field, value)| format!("`{}`: {}", prefold_core::shown(field.as_ref()), shown(value.borrow())))
+        .collect();
     if let Some(more) = ignored.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
         named.push(format!("{more} more"));
     }

@@ -1,5 +1,7 @@
 //! Rows of the list.
 
+use crate::formats::gguf::METADATA;
+
 /// Treatment of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
@@ -47,6 +49,8 @@ pub(crate) enum File {
     Router,
     AdapterConfig,
     Index,
+    /// The field is a key, without the architecture before it.
+    Gguf,
     /// The field is the name of a file.
     Other,
 }
@@ -72,6 +76,7 @@ impl File {
             Self::Router => "router_config.json",
             Self::AdapterConfig => "adapter_config.json",
             Self::Index => "model.safetensors.index.json",
+            Self::Gguf => METADATA,
             Self::Other => "other files",
         }
     }

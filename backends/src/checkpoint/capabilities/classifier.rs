@@ -43,6 +43,7 @@ impl Evidence<'_> {
         let (classify, warning) = read(self.files, self.metadata, prompts)?;
         let num_labels = classify.labels.len();
         let warnings = warning.into_iter().chain(repeated(&classify.labels)).chain(self.metadata.ignored_prompt());
+        let warnings = warnings.chain(self.metadata.gguf.assumed_class_pooling.clone());
         let warnings: Vec<String> = warnings.collect();
         let mut capabilities = Capabilities::classifier(classify, self.metadata.max_input_length);
         capabilities.warnings.extend(warnings);

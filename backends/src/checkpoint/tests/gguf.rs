@@ -242,7 +242,7 @@ fn what_is_not_supported_is_refused_by_name() {
     let string = |text: &str| Value::String(text.to_owned());
     let sets: Vec<(&str, Value, &[&str])> = vec![
         ("general.architecture", string("gemma3"), &["gemma3", "qwen2, qwen3"]),
-        ("general.type", string("adapter"), &["general.type", "the file of a model"]),
+        ("general.type", string("adapter"), &["`general.type` \"adapter\"", "\"model\""]),
         ("llama.rope.scaling.type", string("yarn"), &["llama.rope.scaling.type", "yarn"]),
         ("llama.rope.scaling.factor", Value::F32(-4.0), &["llama.rope.scaling.factor", "from 0 up, it is -4"]),
         ("llama.rope.scale_linear", Value::F32(4.0), &["rope_freqs.weight", "with scaling"]),

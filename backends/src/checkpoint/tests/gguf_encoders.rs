@@ -32,7 +32,7 @@ fn list<'a>(gguf: &'a mut Gguf, key: &str) -> &'a mut Vec<Value> {
 }
 
 /// Converts a reference checkpoint.
-fn converted(name: &str) -> Gguf {
+pub(super) fn converted(name: &str) -> Gguf {
     let mut gguf = Gguf { metadata: BTreeMap::new(), tensors: BTreeMap::new() };
     let config = read_json(&fixture(name).join("config.json"));
     // RoBERTa's table begins after the row of the padding token.

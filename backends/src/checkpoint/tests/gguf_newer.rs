@@ -88,7 +88,7 @@ fn string(text: &str) -> Value {
 }
 
 /// Converts the checkpoint in a folder, with a tokenizer that is known by the name `pre` if it is byte-level BPE.
-fn converted(folder: &Path, architecture: &str, pre: &str) -> Gguf {
+pub(super) fn converted(folder: &Path, architecture: &str, pre: &str) -> Gguf {
     let mut gguf = Gguf { metadata: BTreeMap::new(), tensors: BTreeMap::new() };
     let config = read_json(&folder.join("config.json"));
     gguf.set("general.architecture", string(architecture));
@@ -99,9 +99,12 @@ fn converted(folder: &Path, architecture: &str, pre: &str) -> Gguf {
         let value = if is_float { Value::F32(number as f32) } else { Value::U32(number as u32) };
         gguf.set(format!("{architecture}.{key}"), value);
     }
-    let modes = read_json(&folder.join("1_Pooling/config.json"));
-    let is_mean = modes["pooling_mode_mean_tokens"] == true || modes["pooling_mode"] == "mean";
-    gguf.set(format!("{architecture}.pooling_type"), Value::U32(if is_mean { 1 } else { 2 }));
+    let pooling = folder.join("1_Pooling/config.json");
+    if pooling.exists() {
+        let modes = read_json(&pooling);
+        let is_mean = modes["pooling_mode_mean_tokens"] == true || modes["pooling_mode"] == "mean";
+        gguf.set(format!("{architecture}.pooling_type"), Value::U32(if is_mean { 1 } else { 2 }));
+    }
     let tokenizer = read_json(&folder.join("tokenizer.json"));
     if architecture == "gemma-embedding" {
         add_sentencepiece(&mut gguf, &tokenizer);
@@ -296,7 +299,7 @@ fn of_embeddinggemma_only_layers_without_a_window_are_scaled() {
 }
 
 /// EmbeddingGemma, whose converter knows neither another pattern nor another scale than the published model's.
-fn gemma() -> Gguf {
+pub(super) fn gemma() -> Gguf {
     let mut gguf = converted(&fixture("embeddinggemma-tiny"), "gemma-embedding", "default");
     gguf.set("gemma-embedding.attention.scale", Value::F32(6_f64.powf(-0.5) as f32));
     gguf
@@ -446,6 +449,6 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         let message = gguf.open().unwrap_err();
         assert!(message.contains(tensor) && message.contains(words), "{message}");
     };
-    refused("modernbert-tiny", "modern-bert", "cls.norm.weight", "whose pooling the file does not state");
+    refused("eurobert-tiny", "eurobert", "cls.norm.weight", "the head of a classifier");
     refused("modernbert-tiny", "modern-bert", "dense_2.weight", "a projection of tokens (ColBERT)");
 }

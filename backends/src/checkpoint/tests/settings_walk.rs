@@ -34,8 +34,8 @@ const ELSEWHERE: [(File, &str, &str); 19] = [
 
 const MARKS: [Mark; 5] = [Mark::Followed, Mark::Refused, Mark::Named, Mark::NamedInSome, Mark::Inert];
 
-/// Fields without a walk: lists and files that are read as a whole, and routers.
-const WHOLE: [File; 4] = [File::Tokenizer, File::Index, File::Other, File::Router];
+/// Fields without a walk: lists and files that are read as a whole, routers, and GGUF metadata (`gguf_settings`).
+const WHOLE: [File; 5] = [File::Tokenizer, File::Index, File::Gguf, File::Other, File::Router];
 
 /// Unusual values of any field, `None` being its absence.
 fn samples(field: &str) -> Vec<Option<Value>> {

@@ -2,6 +2,7 @@
 
 use super::end_token::end_token;
 use super::file::GgufFile;
+use super::letter_case::LetterCase;
 use super::tokens::{BESIDE, Token, added_tokens, failed, first_token, strings, tokens, vocab};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
@@ -10,11 +11,12 @@ use prefold_core::{TokenizerSums, check_merges};
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::unicode::NFC;
+use tokenizers::normalizers::{Lowercase, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{SplitDelimiterBehavior, Tokenizer};
+use tokenizers::{NormalizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
 const MERGES: &str = "tokenizer.ggml.merges";
 
@@ -58,9 +60,9 @@ const GPT2: PreTokenizer = PreTokenizer {
 
 const PRE_TOKENIZERS: [PreTokenizer; 6] = [
     PreTokenizer { names: &["smollm"], split: SplitBy::DigitsThenGpt2, ..GPT2 },
-    PreTokenizer { names: &["qwen2"], split: SplitBy::Pattern(QWEN2), nfc: true, ..GPT2 },
+    PreTokenizer { names: &["qwen2", "f2llmv2"], split: SplitBy::Pattern(QWEN2), nfc: true, ..GPT2 },
     PreTokenizer {
-        names: &["llama-bpe", "llama3", "llama-v3"],
+        names: &["llama-bpe", "llama3", "llama-v3", "jina-v5-nano"],
         split: SplitBy::Pattern(LLAMA3),
         ignore_merges: true,
         adds_bos: true,
@@ -94,7 +96,10 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     let mut tokenizer = Tokenizer::new(bpe(file, &tokens, pre.ignore_merges)?);
     let failed = failed(file);
 
-    tokenizer.with_normalizer(pre.nfc.then_some(NFC)).map_err(failed)?;
+    let lowercase = LetterCase::read(file)?.without_stripping(file)?.lowercase == Some(true);
+    let steps = [pre.nfc.then(|| NFC.into()), lowercase.then(|| Lowercase.into())];
+    let steps: Vec<NormalizerWrapper> = steps.into_iter().flatten().collect();
+    tokenizer.with_normalizer((!steps.is_empty()).then(|| Normalizers::new(steps))).map_err(failed)?;
     tokenizer.with_pre_tokenizer(Some(pre.split.build().map_err(failed)?));
     tokenizer.with_decoder(Some(ByteLevel::default()));
     add_tokens(&mut tokenizer, added_tokens(file, &tokens)?, sums).map_err(failed)?;

@@ -1,12 +1,17 @@
 //! Heads of classifiers and rerankers in GGUF files.
 
 use super::file::{CLASS_ROWS, GgufFile};
+use crate::config::poolings::POOLINGS;
 use crate::config::{MAX_LABELS, MaskConfig};
 use crate::error::LoadError;
 use candle_core::quantized::gguf_file::Value;
+use prefold_core::Pooling;
 
 /// The layer of a classifier's head before [`CLASS_ROWS`].
 const CLASS_DENSE: &str = "cls.weight";
+
+/// The bias of that layer.
+pub(super) const CLASS_BIAS: &str = "cls.bias";
 
 impl GgufFile {
     /// Labels of the rows of [`CLASS_ROWS`]; empty if the file has none.
@@ -43,6 +48,36 @@ impl GgufFile {
                 Err(LoadError::invalid(self.name(), problem))
             }
         }
+    }
+
+    /// The pooling before a classifier's head, if the file states it.
+    ///
+    /// # Errors
+    /// It is not supported.
+    pub(super) fn class_pooling(&self) -> Result<Option<Pooling>, LoadError> {
+        let key = self.class_pooling_key()?;
+        let Some(number) = self.usize(&key)? else { return Ok(None) };
+        let mut known = POOLINGS.iter().filter(|row| matches!(row.pooling, Pooling::Mean | Pooling::Cls));
+        let unsupported = || LoadError::unsupported(self.name(), format!("`{key}` {number}"), "1 mean, 2 cls");
+        known.find(|row| row.gguf == number).map(|row| Some(row.pooling)).ok_or_else(unsupported)
+    }
+
+    /// A warning about a classifier in a family with several poolings, if its file states none.
+    ///
+    /// # Errors
+    /// As for [`class_pooling`](Self::class_pooling).
+    pub(super) fn assumed_class_pooling(&self) -> Result<Option<String>, LoadError> {
+        if self.family()?.classifier_pooling.is_none() || self.class_pooling()?.is_some() {
+            return Ok(None);
+        }
+        let key = self.class_pooling_key()?;
+        Ok(Some(format!(
+            "`{key}` is missing, as in files of older converters; the head gets the mean of the states, as in llama.cpp"
+        )))
+    }
+
+    fn class_pooling_key(&self) -> Result<String, LoadError> {
+        Ok(format!("{}.classifier.pooling_type", self.architecture()?))
     }
 
     /// Refuses a classifier without its first layer, which converters drop for BERT.

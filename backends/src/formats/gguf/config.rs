@@ -7,7 +7,7 @@ use crate::config::poolings::POOLINGS;
 use crate::config::{MaskConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::families::{self, Family, Gguf, Windows};
-use crate::json::Fields;
+use crate::json::{Fields, shown};
 use prefold_core::Pooling;
 use std::collections::BTreeSet;
 
@@ -125,8 +125,8 @@ impl GgufFile {
         if let Some(parts @ 2..) = self.usize("split.count")? {
             return refused(format!("a model split into {parts} files"), "one GGUF file");
         }
-        if self.str("general.type")? == Some("adapter") {
-            return refused("`general.type` \"adapter\" (LoRA)".to_owned(), "the file of a model");
+        if let Some(kind) = self.str("general.type")?.filter(|&kind| kind != "model") {
+            return refused(format!("`general.type` {}", shown(&kind.into())), "\"model\"");
         }
         if let Some(experts @ 1..) = self.usize(&key("expert_count"))?.filter(|_| !family.experts) {
             return refused(format!("`{}` {experts}", key("expert_count")), "one MLP per layer");
@@ -172,9 +172,6 @@ fn differs(family: &Family, part: &str) -> bool {
 /// The reason why a tensor that converters write is not supported, as the rest of its name.
 fn reason(name: &str) -> Option<&'static str> {
     let part = layer_part(name).unwrap_or(name);
-    let reasons = [
-        ("cls.", ", the head of a classifier whose pooling the file does not state,"),
-        ("dense_2.", ", a projection of tokens (ColBERT),"),
-    ];
+    let reasons = [("cls.", ", the head of a classifier,"), ("dense_2.", ", a projection of tokens (ColBERT),")];
     reasons.iter().find(|(start, _)| part.starts_with(start)).map(|(_, reason)| *reason)
 }

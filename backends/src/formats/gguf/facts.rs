@@ -19,6 +19,8 @@ pub(crate) struct GgufFacts {
     pub(crate) ranks: bool,
     /// Labels of a classifier.
     pub(crate) labels: Option<Vec<String>>,
+    /// A warning about the pooling before a classifier's head.
+    pub(crate) assumed_class_pooling: Option<String>,
     /// The prompt of a reranker, with `{query}` and `{document}`.
     pub(crate) rerank_prompt: Option<String>,
     /// Dense modules: their tensors, without `.weight`, and the width of their outputs.
@@ -66,14 +68,16 @@ impl GgufFile {
             let what = self.architecture().unwrap_or_default();
             format!("`{what}`: llama.cpp's converter leaves out {lost}; vectors are not those of the original files")
         });
+        let labels = self.classifier_labels()?;
         Ok(GgufFacts {
             pooling,
+            assumed_class_pooling: if labels.is_some() { self.assumed_class_pooling()? } else { None },
             no_task: if pooling.is_none() { Some(self.no_task()?) } else { None },
             rerank_prompt: self.str("tokenizer.chat_template.rerank")?.map(str::to_owned),
             dense,
             lost,
             ranks: self.ranks()?,
-            labels: self.classifier_labels()?,
+            labels,
             doubtful_pooling: pooling.map(|pooling| self.doubtful_pooling(pooling)).transpose()?.flatten(),
             doubtful_end: if own_tokenizer { end_token::warning(self)? } else { None },
         })

@@ -4,8 +4,10 @@ use super::header::{self, Content, TensorInfo};
 use crate::disk::{FileBytes, NamedFile};
 use crate::error::LoadError;
 use crate::formats::tensor::{check_shape, reserved};
+use crate::json::is_hidden;
 use candle_core::quantized::gguf_file::Value;
 use prefold_kernels::Element;
+use serde_json::{Value as Json, json};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
@@ -20,6 +22,12 @@ pub(super) const ARCHITECTURE: &str = "general.architecture";
 
 /// Rows of a reranker's head, one per entry of `classifier.output_labels`.
 pub(crate) const CLASS_ROWS: &str = "cls.output.weight";
+
+/// Name of the metadata in the list of settings.
+pub(crate) const METADATA: &str = "GGUF metadata";
+
+/// Characters of a string of the metadata that messages may show.
+const MAX_SHOWN: usize = 100;
 
 /// An open GGUF file.
 pub(crate) struct GgufFile {
@@ -74,7 +82,15 @@ impl GgufFile {
 
     /// A value of the metadata.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
-        self.content.metadata.get(key)
+        self.content.metadata.get(key).filter(|_| !is_hidden(METADATA, key))
+    }
+
+    /// Keys of the metadata in alphabetical order, and their values as JSON: of arrays the length, of long strings the beginning.
+    pub(crate) fn metadata(&self) -> impl Iterator<Item = (&str, Json)> {
+        let mut entries: Vec<(&str, &Value)> =
+            self.content.metadata.iter().map(|(key, value)| (&**key, value)).collect();
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        entries.into_iter().map(|(key, value)| (key, as_json(value)))
     }
 
     /// A whole number of any width.
@@ -148,7 +164,7 @@ impl GgufFile {
     ///
     /// # Errors
     /// It is missing or not a string.
-    pub(super) fn architecture(&self) -> Result<&str, LoadError> {
+    pub(crate) fn architecture(&self) -> Result<&str, LoadError> {
         self.str(ARCHITECTURE)?.ok_or_else(|| self.lacks(ARCHITECTURE))
     }
 
@@ -231,5 +247,25 @@ impl GgufFile {
         } else {
             Err(problem("lies outside the file; is the file truncated?"))
         }
+    }
+}
+
+/// A value as JSON.
+fn as_json(value: &Value) -> Json {
+    match value {
+        Value::U8(value) => json!(value),
+        Value::I8(value) => json!(value),
+        Value::U16(value) => json!(value),
+        Value::I16(value) => json!(value),
+        Value::U32(value) => json!(value),
+        Value::I32(value) => json!(value),
+        Value::U64(value) => json!(value),
+        Value::I64(value) => json!(value),
+        Value::F32(value) => json!(value),
+        Value::F64(value) => json!(value),
+        Value::Bool(value) => json!(value),
+        Value::String(text) => json!(text.chars().take(MAX_SHOWN).collect::<String>()),
+        Value::Array(values) if values.is_empty() => json!([]),
+        Value::Array(values) => json!(format!("{} values", values.len())),
     }
 }

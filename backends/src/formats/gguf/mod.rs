@@ -9,6 +9,7 @@ mod end_token;
 mod facts;
 mod file;
 mod header;
+mod letter_case;
 mod names;
 mod sentencepiece;
 mod settings;
@@ -21,5 +22,5 @@ mod wordpiece;
 
 pub(crate) use byte_level::QWEN2;
 pub(crate) use facts::GgufFacts;
-pub(crate) use file::{CLASS_ROWS, GgufFile, has_gguf_extension};
+pub(crate) use file::{CLASS_ROWS, GgufFile, METADATA, has_gguf_extension};
 pub(crate) use weights::{ClassRows, GgufWeights};

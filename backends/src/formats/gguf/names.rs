@@ -57,7 +57,8 @@ impl Naming {
         ];
         let experts = [(EXPERTS_UP, names.experts_up), (EXPERTS_DOWN, names.experts_down)];
         let is_classifier = family.gguf.is_some_and(|gguf| gguf.classifier);
-        let head = family.classifier.layers.iter().take_while(|_| is_classifier).map(|layer| layer.name);
+        let head = family.classifier.layers.iter().take_while(|_| is_classifier);
+        let head_norms = head.clone().map(|layer| ("cls.norm", layer.norm)).filter(|(_, norm)| !norm.is_empty());
         let whole_parts = [
             ("token_embd", names.words),
             ("position_embd", names.positions),
@@ -75,7 +76,8 @@ impl Naming {
             whole_parts: whole_parts
                 .into_iter()
                 .filter(is_there)
-                .chain(["cls", "cls.output"].into_iter().zip(head))
+                .chain(["cls", "cls.output"].into_iter().zip(head.map(|layer| layer.name)))
+                .chain(head_norms)
                 .chain(dense)
                 .collect(),
             experts: experts.into_iter().filter(is_there).collect(),
@@ -154,6 +156,8 @@ mod tests {
             ("nomic_bert", "token_embd_norm.bias", "bert.emb_ln.bias"),
             ("nomic_bert", "blk.1.ffn_down_exps.weight", "bert.encoder.layers.1.mlp.experts.mlp.w2"),
             ("modernbert", "blk.0.ffn_up.weight", "model.layers.0.mlp.Wi.weight"),
+            ("modernbert", "cls.norm.weight", "head.norm.weight"),
+            ("modernbert", "cls.output.bias", "classifier.bias"),
             ("gemma3_text", "blk.2.post_ffw_norm.weight", "model.layers.2.post_feedforward_layernorm.weight"),
             ("gemma3_text", "dense_3.weight", "dense_3.weight"),
             ("xlm-roberta", "blk.1.attn_qkv.bias", "roberta.encoder.layers.1.mixer.Wqkv.bias"),

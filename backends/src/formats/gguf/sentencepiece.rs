@@ -2,6 +2,7 @@
 
 use super::end_token::end_token;
 use super::file::GgufFile;
+use super::letter_case::LetterCase;
 use super::tokens::{Kind, TOKENS, Token, added_tokens, failed, first_token, scores, token_at, tokens, vocab};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
@@ -31,6 +32,7 @@ const MAX_MERGE_BYTES: usize = 1 << 26;
 /// # Errors
 /// The metadata is incomplete or malformed, or beyond a limit.
 pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tokenizer, LoadError> {
+    LetterCase::read(file)?.none(file)?;
     let mut tokens = tokens(file)?;
     let scores = scores(file, &tokens)?;
     // Converters write the spaces of these tokens as such.

@@ -1,10 +1,13 @@
 //! Metadata under the names that `config.json` has for them.
 
+use super::classifier::CLASS_BIAS;
 use super::file::GgufFile;
 use crate::config::MaskConfig;
+use crate::config::poolings::flag;
 use crate::error::LoadError;
 use crate::formats::families::{Family, Windows};
 use candle_core::quantized::gguf_file::Value;
+use prefold_core::Pooling;
 use serde_json::{Map, Value as Json, json};
 
 const PATTERN: &str = "attention.sliding_window_pattern";
@@ -44,10 +47,11 @@ impl GgufFile {
             }
         }
         for name in ["hidden_act", "hidden_activation"] {
-            if let Some(activation) = self.str(&key(name))?.filter(|_| matches!(family.windows, Windows::Local)) {
-                fields.insert("hidden_activation".to_owned(), json!(activation));
+            if let (Some(activation), [field, ..]) = (self.str(&key(name))?, family.keys.activation.json) {
+                fields.insert((*field).to_owned(), json!(activation));
             }
         }
+        self.head(&mut fields, family)?;
         self.scale(&mut fields, family, &key("attention.scale"))?;
         Ok(Json::Object(fields))
     }
@@ -82,6 +86,21 @@ impl GgufFile {
             _ => Err(self.wrong(&pattern, "a number, or true or false for each layer")),
         });
         fields.insert("layer_types".to_owned(), types.collect::<Result<Vec<_>, _>>()?.into());
+        Ok(())
+    }
+
+    /// Pooling and biases of a classifier's head, in families whose config has fields for them.
+    fn head(&self, fields: &mut Map<String, Json>, family: &Family) -> Result<(), LoadError> {
+        if !family.gguf.is_some_and(|gguf| gguf.classifier) {
+            return Ok(());
+        }
+        if let Some(field) = family.classifier_bias {
+            fields.insert(field.to_owned(), json!(self.tensor(CLASS_BIAS).is_some()));
+        }
+        if let Some(([field, ..], _)) = family.classifier_pooling {
+            let pooling = self.class_pooling()?.unwrap_or(Pooling::Mean);
+            fields.insert((*field).to_owned(), json!(flag(pooling)));
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Unigram in a GGUF file's metadata, with XLM-RoBERTa's normaliser and special tokens.
 
 use super::file::GgufFile;
+use super::letter_case::LetterCase;
 use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, scores, token_at, tokens};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
@@ -29,6 +30,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
             return Err(LoadError::unsupported(file.name(), format!("`{key}` false"), format!("true; {BESIDE}")));
         }
     }
+    LetterCase::read(file)?.none(file)?;
     let tokens = tokens(file)?;
     let required = |key: &str| token_at(file, &tokens, key)?.ok_or_else(|| file.lacks(key));
     let template = Template {

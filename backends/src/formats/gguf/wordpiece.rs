@@ -1,9 +1,10 @@
 //! WordPiece in a GGUF file's metadata.
 //!
-//! Converters mark pieces that begin a word with U+2581 and drop the `##` of pieces that continue one. The file does not state
-//! whether texts are converted to lower case; this is inferred from the vocabulary.
+//! Converters mark pieces that begin a word with U+2581 and drop the `##` of pieces that continue one. Files of older converters do not
+//! state whether texts are converted to lower case; this is inferred from the vocabulary.
 
 use super::file::GgufFile;
+use super::letter_case::LetterCase;
 use super::tokens::{Kind, Token, failed, token_at, tokens, vocab};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template};
@@ -23,7 +24,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     let tokens = tokens(file)?;
     let pieces: Vec<String> = tokens.iter().map(piece).collect();
     let normal = tokens.iter().zip(&pieces).filter(|(token, _)| token.kind == Kind::Normal);
-    let normalizer = normalizer(normal.map(|(_, piece)| piece.as_str()));
+    let normalizer = normalizer(LetterCase::read(file)?, normal.map(|(_, piece)| piece.as_str()));
     let cls = special(file, (&tokens, &pieces), &["cls_token_id", "bos_token_id"], "[CLS]")?;
     // The format's own spelling.
     let sep = special(file, (&tokens, &pieces), &["seperator_token_id", "eos_token_id"], "[SEP]")?;
@@ -49,8 +50,20 @@ fn piece(token: &Token<'_>) -> String {
     }
 }
 
-/// Infers the normaliser of a vocabulary: no piece may change under it, because a changed piece could never match. Names in brackets, such as `[unused1]`, are not words.
-fn normalizer<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
+/// The normalizer that a file states, otherwise the one that its vocabulary permits.
+fn normalizer<'a>(stated: LetterCase, pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
+    let LetterCase { lowercase, strip_accents } = stated;
+    let mut normalizer = match lowercase {
+        Some(lowercase) => BertNormalizer::new(true, true, None, lowercase),
+        None => inferred(pieces),
+    };
+    normalizer.strip_accents = strip_accents.or(normalizer.strip_accents);
+    normalizer
+}
+
+/// Infers the normalizer of a vocabulary: no piece may change under it, because a changed piece could never match. Names in brackets, such as
+/// `[unused1]`, are not words.
+fn inferred<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
     let mut words = pieces.filter(|piece| !(piece.contains('[') && piece.ends_with(']')));
     let is_cased = |piece: &str| piece.chars().any(|letter| !letter.to_lowercase().eq([letter]));
     let mut normalizer = BertNormalizer::new(true, true, None, !words.clone().any(is_cased));

@@ -239,7 +239,7 @@ const ELSEWHERE: [(File, &str, &str); 17] = [
 fn by_row() -> BTreeMap<(File, &'static str), Vec<Value>> {
     let mut found: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     let followed = groups().filter(|group| {
-        group.mark == Mark::Followed && !matches!(group.file, File::Config | File::Tokenizer | File::Other)
+        group.mark == Mark::Followed && !matches!(group.file, File::Config | File::Tokenizer | File::Gguf | File::Other)
     });
     for (file, row) in followed.flat_map(|group| group.fields.iter().map(|(row, _)| (group.file, *row))) {
         let is_case = |case: &&Value| {
