@@ -41,7 +41,7 @@ pub enum Error {
         /// The fault and the limit, as the rest of a sentence.
         problem: String,
     },
-    /// Token ids that cannot be, or do not look like, those of the model's tokenizer.
+    /// Token ids that the model's tokenizer cannot have made, or that look like another tokenizer's.
     #[error("`{field}` {problem}")]
     ForeignIds {
         /// The request's field.

@@ -194,7 +194,7 @@ pub enum ForeignIds {
     /// They are computed and counted in [`Usage::foreign_inputs`](crate::Usage::foreign_inputs).
     #[default]
     Count,
-    /// They are computed, and nothing is checked but that the ids are in the vocabulary.
+    /// They are computed; the only check is that the ids are in the vocabulary.
     Accept,
 }
 

@@ -28,8 +28,8 @@ pub struct Usage {
     /// Tokens of all inputs after truncation.
     pub tokens: usize,
     /// Number of `tokens` when equal prefixes of the request's inputs count once (within each chunk of a large request); all of
-    /// them if nothing is folded. It does not depend on other requests: fewer may be computed, if the batch had a prefix from
-    /// them.
+    /// them if nothing is folded. It does not depend on other requests, although fewer may be computed if the batch
+    /// shares a prefix with them.
     pub computed_tokens: usize,
     /// Inputs that were too long and were truncated.
     pub truncated_inputs: usize,

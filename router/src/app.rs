@@ -57,7 +57,7 @@ pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
     code
 }
 
-/// The message, with the environment variable of each flag in it whose value comes from one.
+/// The message, followed by the environment variable of each flag in it that is set by one.
 fn with_origins(message: &str, origins: &[(String, String)]) -> String {
     let named = origins.iter().filter(|(flag, _)| message.contains(&format!("--{flag}")));
     named.fold(message.to_owned(), |message, (flag, variable)| {

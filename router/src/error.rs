@@ -300,7 +300,7 @@ pub(crate) fn flag(setting: &str) -> String {
     format!("--{}", setting.replace('_', "-"))
 }
 
-/// Routes of a task that errors advise. A test of `routes::table` checks that they exist.
+/// Routes of a task, as errors recommend them. A test of `routes::table` checks that they exist.
 pub(crate) fn routes_of(task: Task) -> &'static [&'static str] {
     match task {
         Task::Embed => &["/v1/embeddings", "/embed", "/embed_all"],

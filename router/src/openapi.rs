@@ -51,7 +51,7 @@ const ERRORS: [(&str, &str); 10] = [
     ("503", "The server is stopping"),
 ];
 
-/// Descriptions that differ where 400 is for every fault of a request.
+/// Descriptions for routes on which every fault of a request is 400.
 const ONE_STATUS_ERRORS: [(&str, &str); 2] = [
     (
         "400",

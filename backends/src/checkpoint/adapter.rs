@@ -8,8 +8,8 @@ use crate::formats::Weights;
 use crate::formats::lora::{self, AdaptedFiles, LoraConfig};
 use crate::source::ModelFiles;
 
-/// The tensors of the files with the changes of the adapter in the same folder, if there is one, or with those of tasks, and warnings about
-/// them.
+/// The tensors of the files, changed by the adapter in the same folder if there is one, or by the adapters of tasks,
+/// and warnings about them.
 ///
 /// # Errors
 /// As for [`ModelFiles::weights`]; an adapter is malformed, or needs an unsupported feature.
@@ -54,7 +54,8 @@ pub(super) fn other_task(head: &HeadSource, weights: &Weights) -> Option<String>
     })
 }
 
-/// Refuses a change of the embeddings of a reranker whose head they are, or of that head: peft changes only one of them.
+/// Refuses a change of a reranker's embeddings that are also its head, or of that head: peft changes only one of the
+/// two.
 ///
 /// # Errors
 /// There is such a change.

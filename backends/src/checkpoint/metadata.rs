@@ -101,7 +101,8 @@ impl Metadata {
 }
 
 impl Metadata {
-    /// The prompts, if sentence-transformers' CrossEncoder saved them: it does not read those of its other classes.
+    /// The prompts, if sentence-transformers' CrossEncoder saved them: it does not read prompts that other classes
+    /// saved.
     pub(crate) fn cross_encoder_prompts(&self) -> Prompts {
         if self.is_cross_encoder { self.prompts.clone() } else { Prompts::default() }
     }

@@ -24,7 +24,8 @@ const BUFFERS: [&str; 9] = [
 /// Causal masks that old code stored: the ends of their names.
 const MASKS: [&str; 2] = ["attn.bias", "attention.bias"];
 
-/// First components of the names of heads, without the prefix of a class. A model has those of the task that it was trained for.
+/// First components of the names of heads, without the prefix of a class. A model has the heads of the task that it was
+/// trained for.
 const HEADS: [&str; 18] = [
     "classifier",
     "cls",
@@ -46,7 +47,7 @@ const HEADS: [&str; 18] = [
     "vocab_transform",
 ];
 
-/// Those of classifiers.
+/// Heads of classifiers.
 const CLASSIFIERS: [&str; 2] = ["classifier", "score"];
 
 /// The same in GGUF files, where dense modules that options replace have names too.
@@ -104,8 +105,8 @@ fn is_other_head(name: &str, of_head: &[String]) -> bool {
     HEADS.contains(&head) && !of_head.iter().any(|name| first(bare(name)) == head)
 }
 
-/// `true` for what the family's own class leaves out: DeBERTa's learned positions, T5's second copy of the word embeddings, and the
-/// adapters of jina-embeddings-v3 where the config declares none, of which another warning tells.
+/// `true` for what the family's own class leaves out: DeBERTa's learned positions, T5's second copy of the word
+/// embeddings, and the adapters of jina-embeddings-v3 where the config declares none (another warning names them).
 fn is_left_out(name: &str, config: &TransformerConfig) -> bool {
     let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
     let is_lora = name.contains(".parametrizations.weight.0.lora_");

@@ -7,9 +7,10 @@ use prefold_kernels::Activation;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassifierHead {
     pub(crate) pooling: Pooling,
-    /// The padding token of a decoder, which transformers takes for padding at the end of a text too: the last other token is pooled.
+    /// A decoder's padding token. As in transformers, the last other token is pooled, even if a text itself ends with
+    /// padding tokens.
     pub(crate) padding: Option<u32>,
-    /// A field of the config that can only be `hidden_size`.
+    /// A field of the config whose value must be `hidden_size`.
     pub(crate) width: Option<&'static str>,
     /// `layers` are applied to the state of each token, and the logits are pooled instead of the states.
     pub(crate) late: bool,

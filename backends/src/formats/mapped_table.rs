@@ -78,10 +78,10 @@ impl MappedTable {
         [self.tokens, self.stored[1]]
     }
 
-    /// Checks the tables of all models of one together; the error names `file`.
+    /// Checks the tables of all sub-models together; the error names `file`.
     ///
     /// # Errors
-    /// They are much larger than those stored.
+    /// They are much larger than the stored tables.
     pub(crate) fn check_all<'a>(file: &str, tables: impl Iterator<Item = &'a Self>) -> Result<(), LoadError> {
         let add = |[seen, stored]: [usize; 2], table: &Self| {
             let [rows, width] = table.stored;
@@ -95,7 +95,7 @@ impl MappedTable {
         })
     }
 
-    /// The files, for what is not the table.
+    /// The files, for the other tensors.
     pub(super) fn files(&self) -> &TensorFiles {
         &self.files
     }

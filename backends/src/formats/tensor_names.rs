@@ -1,4 +1,4 @@
-//! Names of tensors in files, in the spellings that are not those of a class.
+//! Names of tensors in files, in spellings other than a class's.
 
 use crate::config::names::bare;
 
@@ -21,8 +21,8 @@ pub(super) fn other_name(name: &str) -> Option<String> {
     norm(".weight").map(|norm| format!("{norm}.gamma")).or_else(|| norm(".bias").map(|norm| format!("{norm}.beta")))
 }
 
-/// The problem of files that have a missing tensor under its name with a prefix, which training code writes that saves a model inside another
-/// module; `None` if they do not have it.
+/// The problem of files in which the name of a missing tensor has a prefix, as written by training code that saves a
+/// model inside another module; `None` if there is no such name.
 pub(super) fn with_prefix<'a, I: Iterator<Item = &'a str>>(names: impl Fn() -> I, name: &str) -> Option<String> {
     let find = |name: &str| {
         let prefix_of = |stored: &'a str| stored.strip_suffix(name).filter(|prefix| prefix.ends_with('.'));

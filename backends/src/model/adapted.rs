@@ -2,8 +2,8 @@
 //!
 //! `lora_a` of all adapters is one matrix, and so is `lora_b`. In the product with `lora_a` a row keeps the columns of its own adapter; the
 //! others are set to 0. So texts of different adapters share a batch, and a row's result depends on that row alone. Runs of rows without an
-//! adapter are skipped. Where a layer is made of several matrices, each with its own adapters, an adapter's columns are those of all of them,
-//! and `lora_b` has zeros where a row of one matrix meets columns of another.
+//! adapter are skipped. Where a layer is made of several matrices, each with its own adapters, an adapter has columns
+//! for each of them, and `lora_b` has zeros where a row of one matrix meets columns of another.
 
 use super::buffers::{Name, Workspace, joins_gate_and_up};
 use super::loader::Loader;

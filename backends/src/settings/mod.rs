@@ -1,5 +1,6 @@
-//! The list of all files and fields that transformers and sentence-transformers read for a tokenizer, a model, its modules and prompts, with
-//! what is made of each here. A field of a model's files that has no effect here but may have one there is named in a warning.
+//! The list of all files and fields that transformers and sentence-transformers read for a tokenizer, a model, its
+//! modules and prompts, with the treatment of each here. A warning names each field of a model's files that has no
+//! effect here but may have one there.
 
 mod adapter_config;
 mod config_json;

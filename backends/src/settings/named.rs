@@ -17,7 +17,8 @@ const MAX_NAMED: usize = 8;
 /// Files at the top whose fields are named.
 const TOP: [File; 4] = [File::Config, File::TokenizerConfig, File::Prompts, File::AdapterConfig];
 
-/// A warning for each file that has such fields. Of the files beside a GGUF file, with `is_gguf`, those of sentence-transformers apply.
+/// A warning for each file that has such fields. With `is_gguf`, only the files of sentence-transformers apply among
+/// the files in the GGUF file's folder.
 ///
 /// # Errors
 /// A file is malformed.

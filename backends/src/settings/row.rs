@@ -11,7 +11,7 @@ pub(crate) enum Mark {
     Refused,
     /// It has no effect, and is named in the log, in `/info` and by `check-model` unless it has its default.
     Named,
-    /// As `Named`, but only in the models where it has an effect in the libraries, by other code than that which walks the list.
+    /// As `Named`, but only in the models where it has an effect in the libraries, by code that does not walk the list.
     NamedInSome,
     /// It has no effect on answers in the libraries either: it is for training, saving, decoding or speed.
     Inert,

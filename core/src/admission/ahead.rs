@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Bytes of an encoded token: its id and its type.
 const TOKEN_BYTES: usize = 8;
 
-/// Divisor of a chunk's tokens: less room than this part is not worth another round of encoding.
+/// Divisor of a chunk's tokens: with less room than this fraction, another round of encoding is not worth it.
 const LEAST_ROOM: usize = 4;
 
 /// Encoded tokens of one request that are not in the queue.

@@ -1,8 +1,8 @@
 //! Quotas of the process, which the requests of all its engines share.
 //!
 //! They bound the memory and the number of requests, whatever their models: a body is counted before it says which model it asks for. The
-//! quotas of [waiting tokens and inputs](super::queue_quota) belong to an engine instead, because they bound its queue: a model that is slow
-//! to empty its own refuses no request for another.
+//! quotas of [waiting tokens and inputs](super::queue_quota) belong to an engine instead, because they bound its queue:
+//! a slow model whose queue is full refuses no request for another model.
 
 use super::quota::Quota;
 use super::tokenize_quota::TokenizeQuota;

@@ -13,8 +13,9 @@ use std::collections::{BTreeSet, HashMap};
 /// bytes of memory per byte.
 const MAX_AT_WORK: u64 = 4 << 20;
 
-/// Maximum virtual time by which an account may be ahead for its short items to run while the long item of the account whose turn it
-/// is cannot: twice the bytes encoded at once, so that its queries wait only if it takes more than its share.
+/// Maximum lead of an account in virtual time for its short items to run ahead of its turn, while the account whose
+/// turn it is has a long item that cannot run: twice the bytes encoded at once, so that queries wait only if their
+/// account takes more than its share.
 const MAX_AHEAD: u64 = 2 * MAX_AT_WORK;
 
 /// Place of an account in the order: its virtual time, false first for accounts after a pause, then the order of arrival.

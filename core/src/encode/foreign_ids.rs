@@ -1,4 +1,4 @@
-//! Token ids that look like those of another tokenizer.
+//! Token ids that look like another tokenizer's.
 //!
 //! A client may send the ids of a tokenizer of its own, such as OpenAI's. They are in the model's vocabulary, so the model would
 //! compute a vector of a text that nobody wrote.

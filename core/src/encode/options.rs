@@ -72,7 +72,7 @@ pub(crate) struct ResolvedOptions {
     pub(super) first: OnceLock<Option<(SharedText, Pieces)>>,
     /// Tokens that the request shows, or their upper bound.
     pub(super) shown: AtomicUsize,
-    /// Share in which the tokens count that the request shows.
+    /// Share in which the shown tokens count.
     pub(super) share: Option<Arc<Share>>,
 }
 
@@ -198,13 +198,14 @@ impl ResolvedOptions {
         }
     }
 
-    /// Maximum tokens of the document at this place, without those around it; `None` for other texts and without such a limit.
+    /// Maximum tokens of the document at this place, not counting the tokens around it; `None` for other texts and
+    /// without such a limit.
     pub(super) fn document_limit(&self, place: Place) -> Option<usize> {
         self.document_tokens.filter(|(field, _)| *field == place.field).map(|(_, limit)| limit)
     }
 
-    /// Tokens to keep of one text or of the two texts of a pair, to which the post-processor adds `added` tokens, and whether they are
-    /// fewer than these. `is_part`: only a part of the texts was encoded.
+    /// Tokens to keep of one text or of the two texts of a pair, to which the post-processor adds `added` tokens, and
+    /// whether this truncates them. `is_part`: only a part of the texts was encoded.
     ///
     /// # Errors
     /// As [`check_truncation`](Self::check_truncation) and [`check_room`](Self::check_room).

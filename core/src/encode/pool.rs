@@ -1,4 +1,4 @@
-//! Tokenization workers: threads that encode texts, apart from those that serve connections.
+//! Tokenization workers: threads that encode texts and serve no connections.
 
 use super::encoders::Encoders;
 use super::fair_queue::FairQueue;

@@ -1,9 +1,10 @@
 //! Common head of a rerank request's prompts, encoded once where that is exact.
 //!
 //! The head (instruction, query and labels) ends in punctuation and a space. The space may become one token with the
-//! document's first word, the punctuation may not: in the known pre-tokenizers (`word_boundaries.rs`) no word has a space after
-//! punctuation, none looks back, and they look ahead only from white space. So the text up to the punctuation and the rest of
-//! the prompt have the same tokens apart as together. Other tokenizers encode every prompt as a whole.
+//! document's first word, the punctuation may not: in the known pre-tokenizers (`word_boundaries.rs`) no word has a
+//! space after punctuation, and no pattern looks back, or ahead from anything but white space. So the text up to the
+//! punctuation and the rest of the prompt have the same tokens encoded separately as together. Other tokenizers encode
+//! every prompt as a whole.
 
 use super::word_boundaries::splits_words;
 use crate::capabilities::RerankTemplate;

@@ -89,7 +89,8 @@ impl TruncationBound {
         }
     }
 
-    /// A text with a prompt in two: the beginning of the prompt, which has the same tokens before all texts, and the rest.
+    /// Splits a text with its prompt in two: the beginning of the prompt, which has the same tokens before all texts,
+    /// and the rest.
     pub(crate) fn split_prompt<'t>(self, prompt: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
         if !self.words.known || !text.starts_with(prompt) {
             return None;

@@ -1,8 +1,8 @@
 //! Word boundaries: places where a text may be cut without changing its tokens.
 //!
-//! None of the pre-tokenizers below has a word in which a space follows a letter or digit, none looks back, and none looks
-//! ahead but from white space. So the text up to a space that follows an ASCII letter or digit and the text from that space
-//! on have the same tokens apart as together.
+//! In the pre-tokenizers below no word has a space after a letter or digit, and no pattern looks back, or ahead from
+//! anything but white space. So a text cut before a space that follows an ASCII letter or digit has the same tokens in
+//! two parts as in one.
 
 use std::ops::Not;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;

@@ -1,4 +1,5 @@
-//! Intake of an engine: whether it accepts requests, and how many it has. The process's quota of requests counts those of other engines too.
+//! Intake of an engine: whether it accepts requests, and how many it has. The process's quota of requests also counts
+//! other engines' requests.
 
 use crate::error::Error;
 use tokio::sync::watch;

@@ -67,7 +67,7 @@ struct Inner {
     info: ModelInfo,
     config: EngineConfig,
     tokenizers: TokenizerPool,
-    /// Quotas that the engine's requests share with those of other engines.
+    /// Quotas that the engine's requests share with other engines' requests.
     quotas: ProcessQuotas,
     response_limits: ResponseLimits,
     pipeline: Arc<Pipeline>,

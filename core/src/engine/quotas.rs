@@ -7,12 +7,13 @@ use crate::metrics;
 use std::sync::Arc;
 
 impl Engine {
-    /// The quotas that its requests share with those of other engines.
+    /// The quotas that its requests share with other engines' requests.
     pub fn process_quotas(&self) -> &ProcessQuotas {
         &self.inner.quotas
     }
 
-    /// All quotas that its requests take from, the process's and those of its queue: one for each [`Resource`](crate::Resource) and in the order of [`ALL`](crate::Resource::ALL).
+    /// All quotas that its requests take from, the process's and its queue's: one for each
+    /// [`Resource`](crate::Resource), in the order of [`ALL`](crate::Resource::ALL).
     pub fn quotas(&self) -> [&Arc<Quota>; 5] {
         let Inner { quotas, pipeline, .. } = &*self.inner;
         let [inputs, tokens] = pipeline.quotas();

@@ -82,7 +82,8 @@ impl Pipeline {
         }
     }
 
-    /// The most urgent batch that interrupts a pass of this level, which has computed for `unpaid` since it last said so.
+    /// The most urgent ready batch that interrupts a pass of this level. The pass has computed for `unpaid` since it
+    /// last paid back debts.
     pub(super) fn take_ready_above(&self, level: Level, unpaid: Duration) -> Option<Taken> {
         let mut state = self.lock();
         state.queue.repay(unpaid);

@@ -9,7 +9,8 @@ pub(crate) use spec::{Rows, Spec};
 
 use crate::capabilities::Capabilities;
 
-/// The kinds of outputs, each with the file that describes it: an entry is all that the enum, its list and its specs need.
+/// The kinds of outputs, each with the file that describes it: one entry adds a kind to the enum, its list and its
+/// specs.
 macro_rules! outputs {
     ($($(#[$doc:meta])+ $kind:ident: $file:ident,)+) => {
         /// An output that a model can make of a sequence. Its values are neither normalised nor activated.
@@ -66,7 +67,7 @@ impl Outputs {
         Self { kinds: kind.bit(), skipped: 0 }
     }
 
-    /// The same outputs, of which embeddings do not pool so many tokens at the beginning.
+    /// The same outputs, with embeddings that do not pool the first `skipped` tokens.
     #[must_use]
     pub const fn skipping(self, skipped: u32) -> Self {
         Self { skipped, ..self }
@@ -134,7 +135,7 @@ impl Output {
         Self::from_iter([(kind, Values { data, dim })])
     }
 
-    /// True for rows of the wanted outputs, and no others, for a sequence of so many tokens.
+    /// True if it has the rows of exactly the wanted outputs, for a sequence of `tokens` tokens.
     pub(crate) fn answers(&self, wanted: Outputs, tokens: usize) -> bool {
         let fits = |kind: OutputKind| match self.get(kind) {
             Some(Values { data, dim }) => {

@@ -2,12 +2,12 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Children by the end row of the edge above them and the id of their first token. Edges partition the rows, so the end row
-/// names the edge; the root's is 0, or one that no edge can have.
+/// Key of a child: the end row of the edge above it and the id of its first token. Edges partition the rows, so the end
+/// row names the edge; the root's is 0, or one that no edge can have.
 ///
-/// Most children have a key of their own. Those with one key differ in what else makes a token
-/// ([`TokenKey`](super::tokens::TokenKey)): the caller compares it, because a slot that held it would make planning slower by
-/// the memory that it takes.
+/// Most children have a key of their own. Children with the same key differ in the rest of the token
+/// ([`TokenKey`](super::tokens::TokenKey)), which the caller compares: slots that held it would need more memory and
+/// make planning slower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EdgeKey {
     pub(crate) parent_end: u32,
@@ -22,7 +22,7 @@ pub(crate) struct EdgeTable {
     slots: Vec<Slot>,
     generation: u32,
     len: usize,
-    /// Clients choose token ids, so they must not know where a key falls: a table whose keys all fall together is slow.
+    /// Random, because clients choose token ids and could otherwise make all keys collide.
     seed: u64,
 }
 

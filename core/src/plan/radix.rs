@@ -311,8 +311,8 @@ impl PlanBuilder {
         self.children.insert(vacancy, edge);
     }
 
-    /// Cuts an edge after `len` rows. The upper half keeps its number and its key, the lower half gets the children,
-    /// whose keys name the end row, which stays where it is.
+    /// Cuts an edge after `len` rows. The upper half keeps its number and its key. The lower half gets the children;
+    /// their keys stay valid, because they name the end row, which does not move.
     fn split(&mut self, edge: u32, len: u32) {
         let lower = self.edges.len() as u32;
         let upper = &mut self.edges[edge as usize];

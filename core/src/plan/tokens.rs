@@ -226,7 +226,7 @@ impl<'a> TokenSlice<'a> {
         }
     }
 
-    /// Certainly in [`normal`](Self::normal) form, without a look at the lists.
+    /// True if it is known to be in [`normal`](Self::normal) form without reading the lists.
     #[inline]
     pub(crate) fn is_normal(&self) -> bool {
         let Self { input_ids: _, token_type_ids, position_ids, scope: _, task: _ } = self;

@@ -51,7 +51,7 @@ pub(super) struct Word {
     aggregation: Aggregation,
     first: usize,
     last: usize,
-    /// Token whose label the word has, so far; not of the mean.
+    /// Token whose label the word has so far; unused for the mean.
     surest: usize,
     /// That label.
     label: usize,

@@ -1,6 +1,7 @@
 //! Entities that a token classifier finds in a text, token by token or grouped as in the pipeline of Hugging Face transformers.
 //!
-//! They are found one at a time: a single text may have all the logits that an answer may have, and each step reads one token's.
+//! They are found one at a time, and each step reads one token's logits: a single text may have as many logits as a
+//! whole answer.
 
 use super::aggregation::{Aggregation, Labelled, Word};
 use super::char_index::CharIndex;
@@ -60,7 +61,7 @@ struct Group {
 }
 
 impl TokenLogits {
-    /// Search for the entities of the text. Probabilities choose them; their scores are logits if they are asked for `raw`.
+    /// Search for the entities of the text. Probabilities choose them; their scores are logits if `raw`.
     pub fn entities(self, aggregation: Aggregation, raw: bool) -> Entities {
         Entities { text: self, aggregation, raw, next: 0, word: None, group: None, characters: None }
     }
@@ -112,7 +113,7 @@ impl Entities {
         }
     }
 
-    /// The tokenizer's string of a token, the piece of the text that a group covers.
+    /// The tokenizer's string of a token, or the piece of the text that a group covers.
     pub fn token(&mut self, entity: &Entity) -> &str {
         if self.aggregation == Aggregation::None {
             return self.text.tokens.get(entity.first).map_or("", |token| &token.token);

@@ -54,15 +54,15 @@ impl Queue {
         if is_shared { limit.min(MAX_SHARED_TIME.as_nanos() as f64) } else { limit }
     }
 
-    /// True if the forming batch may have this load. Its last sequence is for sub-model `part`, belongs to `job`, and shares the work
-    /// `shared` with others.
+    /// True if the forming batch may have this load. Its last sequence is for `sub_model`, belongs to `job`, and shares
+    /// the work `shared` with others.
     pub(super) fn fits(&self, load: &Load, (sub_model, job): (usize, &Job), shared: Work) -> bool {
         let limit = self.limit(job.flow.account, job.rank.lane);
         let is_in_time = || self.costs.allows_within(limit, &load.work, sub_model, shared);
         self.policy.budget.fits(load) && (load.sequences <= 1 || is_in_time())
     }
 
-    /// Rows for `part` that still fit with a load, together with `shared`, work that the load has already.
+    /// Rows for `sub_model` that still fit with a load, together with `shared`, work that the load has already.
     pub(super) fn room(&self, load: &Load, sub_model: usize, shared: Work) -> usize {
         self.policy.budget.room(load).min(self.costs.room(&load.work, sub_model, shared))
     }
@@ -79,7 +79,7 @@ impl Queue {
         size
     }
 
-    /// True if a group of texts for `part` should wait for a batch with room for all of it.
+    /// True if a group of texts for `sub_model` should wait for a batch with room for all of it.
     pub(super) fn is_better_whole(&self, group: &Group, sub_model: usize) -> bool {
         let Policy { budget: Budget { max_ragged_tokens, max_sequences, .. }, attention, .. } = self.policy;
         let room = self.room(&self.forming.load, sub_model, attention.saved(group.depth));

@@ -69,7 +69,8 @@ impl TimeBound {
         self.costs.get(sub_model).map_or(usize::MAX, |cost| (rest / cost.per_row).max(0.0) as usize)
     }
 
-    /// True if a pass is within the bound. Its last sequence is for `part` and shares the work `shared` with others.
+    /// True if a pass is within the bound. Its last sequence is for `sub_model` and shares the work `shared` with
+    /// others.
     pub(crate) fn allows(&self, pass: &WorkBySubModel, sub_model: usize, shared: Work) -> bool {
         self.allows_within(self.limit, pass, sub_model, shared)
     }

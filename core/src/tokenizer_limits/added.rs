@@ -42,7 +42,8 @@ pub fn check_added_tokens(
     check_added(&tokens, normalizer.map(|steps| (steps, growth)), sums)
 }
 
-/// Checks the added tokens of a tokenizer, which the sums have, under another normalizer, before the library normalizes them again.
+/// Checks a tokenizer's added tokens, which the sums already count, under another normalizer, before the library
+/// normalizes them again.
 ///
 /// # Errors
 /// They are beyond a limit; the rest of a sentence.

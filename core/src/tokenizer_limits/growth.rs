@@ -40,7 +40,7 @@ pub(crate) fn of_decoder(decoder: &DecoderWrapper) -> Result<u64, String> {
     within(decoder, "decoders", decoder_step, MAX_OTHER)
 }
 
-/// Growth by all steps, read from what the library writes of them: it knows more spellings than one when it reads.
+/// Growth by all steps, read from the library's own output for them, because it accepts several spellings as input.
 fn within(
     steps: &impl Serialize,
     sequence: &str,
@@ -109,7 +109,7 @@ fn decoder_step(kind: &str, step: &Value) -> Result<u64, String> {
     })
 }
 
-/// A text for each match, and a match of nothing between any two bytes.
+/// Bytes that a replacement makes of one byte: its text for each match, with empty matches between any two bytes.
 fn replaced(step: &Value) -> u64 {
     let content = text(step, "content").len() as u64;
     match step["pattern"]["String"].as_str().map(|pattern| pattern.len() as u64) {

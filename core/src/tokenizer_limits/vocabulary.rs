@@ -126,7 +126,8 @@ impl Total {
     }
 }
 
-/// The library's trie: a node for each byte of a piece that is not one of a piece before, with a hash table of the next ones.
+/// The library's trie: a node for each byte that a piece does not share with the pieces before it, with a hash table of
+/// the node's children.
 struct Trie {
     bytes: u64,
     /// The most pieces on a way from the root.

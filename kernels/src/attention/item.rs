@@ -50,8 +50,8 @@ impl AttentionItems {
         Self { items: Vec::new() }
     }
 
-    /// Replaces the list by the items of `spans`, the longest first, so that the last items to finish are short, and those of equal
-    /// length in the order of their rows.
+    /// Replaces the list by the items of `spans`, the longest first, so that the last items to finish are short, and
+    /// items of equal length in the order of their rows.
     ///
     /// # Errors
     /// If `num_heads` is not a multiple of `num_kv_heads`, the window is 0, or a full mask lacks the path of a span.

@@ -166,7 +166,7 @@ impl<'a, P: Packing> Gemm<'a, P> {
         Ok(())
     }
 
-    /// The activation to the precision of the product and of the output. The errors of quantized rows are larger than those of bf16.
+    /// The activation to the precision of the product and of the output. Quantized rows have larger errors than bf16.
     fn function<E: Element>(activation: Activation) -> Function {
         if P::IS_QUANTIZED { activation.to_precision_of::<bf16>() } else { activation.to_precision_of::<E>() }
     }

@@ -33,7 +33,7 @@ const ALIGNMENT: usize = 4096;
 /// The mapping that small matrices are placed in, as long as one of them exists, and its used bytes.
 static CURRENT: Mutex<(Weak<MmapRaw>, usize)> = Mutex::new((Weak::new(), 0));
 
-/// Zeroed words, aligned to a page. Those of small matrices share a mapping, which is freed with the last of them.
+/// Zeroed words, aligned to a page. Small matrices share a mapping, which is freed with the last of them.
 #[derive(Debug)]
 pub(crate) struct HugePages {
     /// The first word, in the mapping.

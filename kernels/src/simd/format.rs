@@ -22,7 +22,8 @@ pub trait Format: Copy + fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const ELEMENTS: usize = size_of::<u32>() / Self::DTYPE_SIZE;
 
-    /// Bytes of a packed weight, and of the row element, quantized if the format is, that it is multiplied with.
+    /// Bytes of a packed weight, and of the row element that it is multiplied with (after quantization, if the format
+    /// is quantized).
     #[doc(hidden)]
     const DTYPE_SIZE: usize = size_of::<Self::Input>();
 

@@ -1,4 +1,4 @@
-//! `prefold check-model`: says before the download whether a model runs, by the check that a start makes too.
+//! `prefold check-model`: reports before the download whether a model runs, by the same check as a start.
 
 use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;

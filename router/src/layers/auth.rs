@@ -55,8 +55,8 @@ fn admit(app: &App, request: &mut Request) -> Result<(Option<KeyOwner>, Holding)
     Ok((owner, holding))
 }
 
-/// The key of a request: the first that is there of `Authorization: Bearer`, Azure's `api-key` and `x-api-key`. Gateways may use
-/// `Authorization` for themselves, with another scheme.
+/// The key of a request, from the first of these headers that it has: `Authorization: Bearer`, Azure's `api-key` and
+/// `x-api-key`. Gateways may use `Authorization` for themselves, with another scheme.
 fn given_key(headers: &HeaderMap) -> &[u8] {
     let key = |name| headers.get(name).map(|value: &HeaderValue| value.as_bytes().trim_ascii());
     let given = headers.get(header::AUTHORIZATION).and_then(bearer);

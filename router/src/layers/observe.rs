@@ -158,7 +158,7 @@ impl Drop for Exchange {
 /// Fields of the log line of a request.
 struct Line<'a> {
     id: &'a str,
-    /// The served name of the model; the default one's if the request has come to none.
+    /// The served name of the model; the default model's if the request did not reach one.
     model: &'a str,
     /// Name or number of the API key.
     key: Option<&'a str>,

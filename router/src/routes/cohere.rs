@@ -188,7 +188,7 @@ impl CohereEmbedBody {
     }
 }
 
-/// The lists of vectors to write: those of `types`, or of floats if there are none.
+/// The lists of vectors to write: one for each of `types`, or floats if there are none.
 async fn lists(
     types: EmbeddingTypes,
     dimensions: Option<usize>,

@@ -36,7 +36,7 @@ fn response_id(prefix: &str) -> String {
     format!("{prefix}-{}", random_id())
 }
 
-/// The path without a slash at its end, which changes nothing.
+/// The path without a slash at its end, which has no meaning.
 pub(crate) fn without_slash(path: &str) -> &str {
     match path.strip_suffix('/') {
         None | Some("") => path,

@@ -52,7 +52,7 @@ macro_rules! table {
     };
 }
 
-/// All routes but those of `/docs`. A row is the kind, the handler and the aliases.
+/// All routes except `/docs` and its files. A row is the kind, the handler and the aliases.
 pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     table! {
         Model: task::task;

@@ -103,7 +103,7 @@ async fn serve_connection(
     connection.await.map_err(io::Error::other)
 }
 
-/// Resolves when no request is being answered, and none has begun to be for a while.
+/// Resolves when no request has been in progress for a while.
 async fn all_answered(unfinished: &AtomicUsize) {
     let mut since = Instant::now();
     while since.elapsed() < LAST_HEADS {

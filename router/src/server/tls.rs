@@ -147,7 +147,8 @@ impl AsFd for TlsConnection {
 }
 
 impl AsyncRead for TlsConnection {
-    /// The end of the stream counts as one without TLS's closing message too: a request's own length shows whether it is complete.
+    /// An end of the stream without TLS's closing message is an end too: a request's own length shows whether it is
+    /// complete.
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.0).poll_read(context, buf) {
             Poll::Ready(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),

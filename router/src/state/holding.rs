@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Clone)]
 pub(crate) struct Route(pub(crate) String);
 
-/// Share of an answer's request, for the connection that it goes to; does not keep it.
+/// Weak handle to the share of an answer's request, for the connection that sends the answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Holding(Weak<Share>);
 

@@ -14,7 +14,8 @@ pub(crate) struct ServedModel {
     pub(crate) names: ModelNames,
     /// Ranges of its vectors, measured when a request first needs them.
     pub(crate) ranges: VectorRanges,
-    /// The texts of `/info` before and after that, which never change, once they were asked for.
+    /// The texts of `/info` before and after the ranges are measured; each is made at the first request for it and
+    /// never changes.
     pub(crate) info: [OnceLock<Bytes>; 2],
 }
 
@@ -42,7 +43,7 @@ impl Registry {
         self.0.first()
     }
 
-    /// Model with this name, or with the name that has Ollama's default tag in addition, or lacks it.
+    /// Model with this name, with or without Ollama's default tag.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<ServedModel>> {
         let with = |is_equal: fn(&str, &str) -> bool| {
             self.iter().find(|model| model.names.all().any(|known| is_equal(known, name)))

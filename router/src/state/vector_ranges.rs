@@ -1,6 +1,6 @@
 //! Ranges of a model's vectors, for quantization to eight bits.
 //!
-//! A range that followed from the vectors of a request would make a vector depend on its neighbours, and vectors of two requests
+//! With a range from the vectors of a request, a vector would depend on its neighbours, and vectors of two requests
 //! could not be compared. So the ranges are measured once, on built-in texts, when a request first needs one.
 
 use prefold_core::{EmbedOptions, EncodeOptions, Engine, Error, Input};

@@ -69,7 +69,7 @@ impl Answer {
         Self { range, ..self }
     }
 
-    /// The vectors as bytes, row by row. With `width` the values of an input are rows of so many values.
+    /// The vectors as bytes, row by row. With `width` the values of an input are rows of `width` values.
     ///
     /// # Errors
     /// The element type cannot hold a value.

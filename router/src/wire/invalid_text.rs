@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Maximum ratio of a rewritten body's size to the size of the body: a byte that is not UTF-8 becomes three.
 pub(super) const GROWTH: usize = 3;
 
-/// A number in place of a text: no field that takes a text takes it.
+/// The number that replaces a text; no field for texts accepts it.
 const NUMBER: &[u8] = b"-0.5";
 
 /// A body whose texts are Unicode.
@@ -28,7 +28,7 @@ pub(super) fn replace(body: &[u8]) -> Rewritten {
     rewrite(body, false)
 }
 
-/// Puts a number in the place of each text that is not Unicode, so that the parser fails at the first that it reads.
+/// Replaces each text that is not Unicode by a number, so that the parser fails at the first that it reads.
 pub(super) fn as_numbers(body: &[u8]) -> Vec<u8> {
     rewrite(body, true).body
 }

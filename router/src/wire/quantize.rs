@@ -21,8 +21,9 @@ const LARGEST: f32 = 127.0;
 
 /// Quantizer of a vector's values. An integer depends on nothing but its value, or eight values, and the range.
 ///
-/// All values of all vectors have one factor and zero stays zero, so the dot products and cosines of `Int8` vectors are those of the
-/// vectors, times the square of the factor and up to rounding. A range for each dimension would weigh the dimensions anew.
+/// All values of all vectors have one factor and zero stays zero. So, up to rounding, `Int8` vectors have the same
+/// cosines as the original vectors, and their dot products times the square of the factor. A range for each dimension
+/// would change the weights of the dimensions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Quantizer {
     pub(crate) kind: QuantizedType,

@@ -1,6 +1,6 @@
 //! OpenAPI schemas of inputs with hand-written deserialization; no values of these types exist.
 //!
-//! The limits are those of a server without `--allow-empty-inputs`.
+//! The limits apply to a server without `--allow-empty-inputs`.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{

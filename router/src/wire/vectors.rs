@@ -209,8 +209,8 @@ impl VectorForm {
         Ok(())
     }
 
-    /// The response. The values of an input are a vector, or with `width` rows of so many values. `json` writes all of it
-    /// in JSON; `id` and `model` are for the header.
+    /// The response. The values of an input are a vector, or with `width` rows of `width` values. `json` writes all of
+    /// it in JSON; `id` and `model` are for the header.
     ///
     /// # Errors
     /// The element type cannot hold a value.

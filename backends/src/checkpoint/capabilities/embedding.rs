@@ -97,7 +97,7 @@ impl Evidence<'_> {
         lost.into_iter().chain(of_pooling).chain(of_end)
     }
 
-    /// A warning that the pooling of a GGUF file is followed, and not the one of the modules in the same folder.
+    /// A warning that the pooling of a GGUF file is followed instead of the pooling of the modules in the same folder.
     ///
     /// # Errors
     /// The pooling module is malformed.

@@ -229,7 +229,8 @@ fn is_qwen3_reranker(template: &str) -> bool {
     QWEN3_PROMPT.iter().all(|part| template.contains(part))
 }
 
-/// `true` if the id on the hub, the folder's own name, or that of the hub's folder in a cache has `Qwen3-Reranker` in it.
+/// `true` if the id on the hub, the folder's own name, or the name of the hub's folder in a cache contains
+/// `Qwen3-Reranker`.
 fn names_qwen3_reranker(source: &ModelSource) -> bool {
     let has_name = |name: &str| name.to_ascii_lowercase().contains("qwen3-reranker");
     match source {

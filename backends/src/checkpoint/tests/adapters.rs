@@ -1,4 +1,4 @@
-//! LoRA adapters of peft beside a model.
+//! LoRA adapters of peft in a model's folder.
 
 use super::{
     Stored, copy_of, edit_tensors, fixture, open, options, read_json, read_tensors, tensors_of, write_json,

@@ -1,4 +1,4 @@
-//! Tokenizers whose class builds them from the vocabulary. The ids are those of transformers 5.24 for the same files.
+//! Tokenizers whose class builds them from the vocabulary. The ids are what transformers 5.24 gives for the same files.
 
 use super::{Tokenizer, copy_of, open, read_json, write_json};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Settings of a tokenizer in other files than `tokenizer.json`. The ids are those of transformers 5.24.
+//! Settings of a tokenizer in other files than `tokenizer.json`. The ids are what transformers 5.24 gives.
 
 use super::{Tokenizer, copy_of, open, read_json, write_json};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Tensors that nothing reads are named, and those of a head or buffer that the task does not need are not.
+//! Tensors that nothing reads are named, except in heads and buffers that the task does not need.
 
 use super::gguf::{quantized, qwen3};
 use super::{

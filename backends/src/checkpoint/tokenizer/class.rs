@@ -50,7 +50,8 @@ const NAMES: [(&str, Class); 20] = [
     ("DPRReaderTokenizer", Class::Bert),
 ];
 
-/// Further classes that do not keep what `tokenizer.json` has, without the suffix `Fast`. Their tokens can be other ones, which a warning says.
+/// Further classes that do not keep what `tokenizer.json` has, without the suffix `Fast`. Their tokens may differ; a
+/// warning says so.
 const OTHERS: [&str; 42] = [
     "AlbertTokenizer",
     "BarthezTokenizer",
@@ -167,7 +168,8 @@ impl Class {
         }
     }
 
-    /// A warning about a class that is not followed, or is one for another kind of vocabulary, which transformers would read as what it is not.
+    /// A warning about a class that is not followed, or is for another kind of vocabulary: transformers would misread
+    /// this one.
     ///
     /// # Errors
     /// A field is malformed.

@@ -21,7 +21,7 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
-/// The character that SentencePiece puts in the place of a space.
+/// The character that SentencePiece writes for a space.
 const SPACE: char = '\u{2581}';
 
 /// Replaces the normalizer, the pre-tokenizer and the settings of the model by the ones of the class.

@@ -1,4 +1,5 @@
-//! Families of GGUF files that differ from those of `config.json`, because converters change or leave out something.
+//! Families of GGUF files that differ from their families of `config.json`, because converters change or leave out
+//! something.
 
 use super::decoders::GEMMA3;
 use super::encoders::{JINA_V2, JINA_V2_CODE, JINA_V3};

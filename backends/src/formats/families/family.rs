@@ -126,7 +126,7 @@ pub(crate) enum Mark {
 pub(crate) struct Gguf {
     /// `general.architecture`.
     pub(crate) architecture: &'static str,
-    /// Tensors that only this family has of those after it of its architecture.
+    /// Tensors that distinguish this family from later families of its architecture.
     pub(crate) marks: &'static [&'static str],
     /// Converters reorder the rows of q and k for a rotation of neighbours (2i, 2i + 1).
     pub(crate) interleaved_rope: bool,
@@ -183,7 +183,8 @@ pub(super) const fn absent(field: &'static str) -> (&'static str, Must) {
 /// Learned biases of scores by distance.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RelativeAttention {
-    /// Field of the distance from which all distances are alike; `None` if the code has default buckets, whatever the config says.
+    /// Field of the distance from which all distances share a bucket; `None` if the code has default buckets, whatever
+    /// the config says.
     pub(crate) max_distance: Option<&'static str>,
     /// Each layer has biases of its own.
     pub(crate) per_layer: bool,

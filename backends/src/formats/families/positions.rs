@@ -85,7 +85,7 @@ fn rows(fields: &Fields<'_>) -> Result<usize, LoadError> {
     }
 }
 
-/// Buckets that the config says, with the field of the distance from which all distances are alike.
+/// Buckets that the config says, with the field of the distance from which all distances share a bucket.
 fn buckets(fields: &Fields<'_>, max_distance: &str) -> Result<RelativeBuckets, LoadError> {
     let buckets = match fields.or(BUCKETS, RelativeBuckets::DEFAULT.buckets)? {
         buckets @ 4..=MAX_BUCKETS if buckets.is_multiple_of(4) => buckets,

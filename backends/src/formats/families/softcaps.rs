@@ -22,7 +22,7 @@ pub(super) fn of_logits(fields: &Fields<'_>, family: &Family) -> Result<Option<f
 
 /// A bound: the default of the class if the field is missing, none if it is null.
 fn read(fields: &Fields<'_>, family: &Family, name: &str, default: f64) -> Result<Option<f32>, LoadError> {
-    /// Limits far around any model, within which neither the bound nor its inverse overflows.
+    /// Limits far from any model's bound, within which neither the bound nor its inverse overflows.
     const LIMITS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
     if !family.softcaps || fields.mentions(name) && fields.get(name).is_none() {
         return Ok(None);

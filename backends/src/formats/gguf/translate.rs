@@ -56,7 +56,7 @@ impl GgufFile {
         Ok(Json::Object(fields))
     }
 
-    /// The window and the layers that have it, under these names. Without a window, every first layer is one without.
+    /// The window and the layers that have it, under these names. Without a window the pattern is 1: no layer has one.
     fn windows(
         &self,
         fields: &mut Map<String, Json>,

@@ -8,7 +8,7 @@ use crate::formats::TensorFiles;
 use prefold_kernels::Element;
 use std::collections::HashMap;
 
-/// A model's tensor files and those of its adapters.
+/// The tensor files of a model and of its adapters.
 #[derive(Debug)]
 pub(crate) struct FilesByTask {
     base: TensorFiles,

@@ -328,8 +328,8 @@ impl Target {
         Ok(())
     }
 
-    /// Waits where memory is allocated in the order of another stream than the target's: call it before freeing memory that operations
-    /// use, and before they use new memory.
+    /// Waits for all operations if memory is allocated in the order of another stream than the target's. Call it before
+    /// freeing memory that operations use, and before they use new memory.
     pub(in crate::ops) fn join_memory(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(cuda) = self.cuda() {

@@ -124,8 +124,8 @@ impl Cuda {
         Device::Cuda(self.device.clone()).synchronize()
     }
 
-    /// Waits where memory is allocated in the order of another stream than this: before memory is freed that operations of this stream
-    /// use, and before they use what was allocated.
+    /// Waits for all operations if memory is allocated in the order of another stream than this one. Needed before
+    /// freeing memory that operations of this stream use, and before they use new memory.
     pub(in crate::ops) fn join_memory(&self) -> Result<()> {
         self.priority.map_or(Ok(()), |_| self.synchronize())
     }

@@ -25,7 +25,8 @@ use tower::{BoxError, ServiceExt};
 /// a client with 1 Mbit/s gets 11 MB within the default `--client-timeout`, and a client with 6 Mbit/s gets any answer.
 const HELD_BYTES_PER_SECOND: u64 = 1 << 18;
 
-/// State of requests that are answered one after the other: those of a connection, or the one of a stream of HTTP/2.
+/// State of the requests of a connection, which are answered one after the other, or of a stream of HTTP/2, which has
+/// one request.
 #[derive(Debug)]
 pub(super) struct Exchange {
     /// The handler waits for more of the request's body.
@@ -61,7 +62,7 @@ struct RequestBody<B> {
     exchange: Arc<Exchange>,
 }
 
-/// An answer's body, empty before the answer is there. Dropped, the answer is made.
+/// An answer's body, empty until there is an answer. Dropping it counts the answer as made.
 struct Making {
     body: Body,
     exchange: Arc<Exchange>,
@@ -72,7 +73,7 @@ impl Exchange {
         Self::with_patience(microseconds(timeout), unfinished, timeout)
     }
 
-    /// The state of a connection whose streams have each a state of their own: only the time between two bytes is limited.
+    /// The state of a connection whose streams each have their own state: only the time between two bytes is limited.
     pub(super) fn of_streams(timeout: Duration) -> Arc<Self> {
         Self::with_patience(u64::MAX, Arc::default(), timeout)
     }

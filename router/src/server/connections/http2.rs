@@ -33,15 +33,15 @@ const MAX_STREAMS: u32 = 100;
 /// Bytes of bodies that are on their way to their handlers: the least that RFC 9113 allows for a connection.
 const WINDOW: u32 = (1 << 16) - 1;
 
-/// Streams that a connection may leave without their answers, more than it takes answers, before it is closed: a client can begin and
-/// reset streams faster than their requests are cancelled (CVE-2023-44487).
+/// Maximum number by which the streams that a connection abandons may exceed the answers that it takes, before it is
+/// closed: a client can begin and reset streams faster than their requests are cancelled (CVE-2023-44487).
 const MAX_LEFT: u32 = 1000;
 
 /// Streams that a client resets before the server has seen them, and frames of closed streams that the server answers with resets.
 const MAX_UNSEEN_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 1024;
 
-/// Reads as far as the bytes are those of [`PREFACE`]. After `stop` it does not wait for the first byte.
+/// Reads as long as the bytes match [`PREFACE`]. After `stop` it does not wait for the first byte.
 ///
 /// # Errors
 /// The connection is broken.
@@ -62,8 +62,8 @@ pub(super) async fn read_preface(stream: &mut Box<dyn ByteStream>, mut stop: wat
     Ok(Bytes::copy_from_slice(&bytes[..len]))
 }
 
-/// Serves a connection that has begun with the bytes `begun` until it ends. Without a request for `--client-timeout`, or after `stop`, the
-/// client is told to begin no more streams.
+/// Serves a connection that has begun with the bytes `begun` until it ends. After `--client-timeout` without a request,
+/// or after `stop`, it asks the client to begin no more streams (GOAWAY).
 ///
 /// # Errors
 /// The connection is broken, or the client violates the protocol or a limit.

@@ -124,8 +124,8 @@ impl ClientStream {
         Poll::Pending
     }
 
-    /// True for a client that counts as gone while an answer is due. While bytes of a next request are there, nobody reads to
-    /// the end of the stream, so this looks for itself.
+    /// True for a client that counts as gone while an answer is due. While unread bytes of a next request are there,
+    /// nobody reads up to the end of the stream, so this checks for the end.
     fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
         while !self.is_hung_up {
             let next_look = self.next_look.get_or_insert_with(|| Box::pin(sleep(LOOK_AFTER)));

@@ -47,7 +47,7 @@ fn scaling(config: &TransformerConfig) -> Value {
     }
 }
 
-/// The factor on scores, relative to that of the width of a head.
+/// The factor on scores, relative to the default factor for the width of a head.
 fn score_factor(config: &TransformerConfig) -> Value {
     let root = (config.attention.head_dim as f32).sqrt();
     json!(config.attention.scale.map(|scale| scale * root))
@@ -60,7 +60,7 @@ fn mscale(of: f64, factor: f64) -> f64 {
 
 const BASES: [f64; 5] = [100.0, 5000.0, 25_000.0, 500_000.0, 1e7];
 
-/// Decoders with all kinds of scaling. Ministral 3 has its own parameters beside them.
+/// Decoders with all kinds of scaling. Ministral 3 has its own parameters in addition.
 const SCALED: [&[&str]; 7] = [LLAMA, EUROBERT, QWEN3, QWEN2, &["mistral-tiny"], GEMMA2, LFM2];
 
 pub(super) fn cases() -> Vec<Case> {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// No layers of their own kinds, whose number could contradict that of all.
+/// No lists with a kind for each layer, whose length could contradict the number of layers.
 fn plain_layers() -> Value {
     json!({"layer_types": null, "full_attn_idxs": null})
 }
