@@ -2,7 +2,7 @@
 //!
 //! A request is admitted while the others hold less than the limit, regardless of its own size, so large requests have the same
 //! chance as small ones. A request whose account holds less than its *fair part* is always admitted. The fair part is the limit
-//! divided by the number of accounts that hold something, so no account can take everything from the others.
+//! divided by the number of accounts that hold something or wait, so no account can take everything from the others.
 //!
 //! A single account holds at most the limit plus one request. Of several accounts, the largest holder has at most that much, the
 //! next half of the limit plus a request, the third a third of it plus a request: n accounts together hold at most

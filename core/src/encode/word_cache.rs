@@ -6,8 +6,7 @@
 use tokenizers::{AddedToken, AddedVocabulary, ModelWrapper, Tokenizer, Trainer};
 
 /// Maximum words that BPE caches in each encoding thread: 17 MB, at 33 bytes of memory for a byte of a word. The
-/// library's own limit of 10,000 words saves a fifth of the time that English text takes, a limit of 1,024 half of
-/// that.
+/// library's own limit of 10,000 words saves a fifth of the time that English text takes, a limit of 1,024 a tenth.
 const BPE_WORDS: usize = 2048;
 
 /// The same of Unigram, which has one cache for all threads: 57 bytes of memory for a byte of a word are 60 MB.
