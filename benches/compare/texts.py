@@ -1,6 +1,7 @@
 """The texts of the tables, all from tests/workloads."""
 
 import json
+import random
 
 from venvs import ROOT
 
@@ -37,16 +38,24 @@ def chat_pairs(questions):
 
 def of_lengths(server, lengths):
     """Texts of exactly the given numbers of tokens, without special ones, cut from the passages; each begins where the previous
-    one ends."""
+    one ends. After all passages, their words follow again in random orders."""
     words = " ".join(passages()).split()
-    counts = server.token_counts(words)
-    one = next(word for word, count in zip(words, counts) if count == 1)
-    made, at = [], 0
+    counted = list(zip(words, server.token_counts(words)))
+    one = next(word for word, count in counted if count == 1)
+    made, at, order = [], 0, random.Random(1)
     for length in lengths:
-        chosen = []
-        while length and length >= counts[at % len(words)]:
-            chosen.append(words[at % len(words)])
-            length -= counts[at % len(words)]
+        chosen, left = [], length
+        while left:
+            if at == len(counted):
+                order.shuffle(counted)
+                at = 0
+            word, count = counted[at]
+            if count <= left:
+                chosen.append(word)
+                left -= count
+            elif count <= length:
+                break
+            # A word that is longer than the text is left out: no later text would get past it.
             at += 1
-        made.append(" ".join(chosen + [one] * length))
+        made.append(" ".join(chosen + [one] * left))
     return made

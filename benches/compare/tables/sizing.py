@@ -43,7 +43,11 @@ class Sized(Pinned):
         """Texts with this number of tokens, special ones included, that share no prefix."""
         if length not in self.made:
             special = self.embed(texts.of_lengths(self, [1])).tokens - 1
-            self.made[length] = texts.of_lengths(self, [length - special] * MOST_TEXTS)
+            made = texts.of_lengths(self, [length - special] * MOST_TEXTS)
+            # Equal texts of a request are computed once.
+            if len(set(made)) < MOST_TEXTS:
+                raise RuntimeError(f"{MOST_TEXTS - len(set(made))} texts of {length} tokens occur twice")
+            self.made[length] = made
         return self.made[length]
 
 

@@ -6,6 +6,7 @@ generator needs little of the two cores, because a request is ten passages of bg
 
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def two_servers(setting: Setting):
                 predicted.append(2 * size(setting.prefold, one, seed=100 * number_of_round))
                 with turn(other):
                     measured.append(carried(setting.prefold, [one, other], predicted[-1], seed=100 * number_of_round + 50))
+            print(f"round {number_of_round + 1}: predicted {predicted[-1]:.2f}, measured {measured[-1]:.2f} requests/s", file=sys.stderr)
     rows = [[number(p), number(m), f"{p / m:.2f}"] for p, m in zip(predicted, measured)]
     ratio = spread(ratios_of(predicted, measured))
     markdown = table(["predicted, requests/s", "measured", "predicted : measured"], rows)
