@@ -32,7 +32,10 @@ const KEYS: [(&str, &[&str]); 15] = [
 ];
 
 /// Parts of names from the first to the last.
-const PARTS: [(&str, &str); 48] = [
+const PARTS: [(&str, &str); 51] = [
+    ("head.dense", "cls"),
+    ("head.norm", "cls.norm"),
+    ("classifier.", "cls.output."),
     ("model.", ""),
     ("roberta.", ""),
     (".parametrizations.weight.original", ".weight"),
@@ -99,9 +102,11 @@ fn converted(folder: &Path, architecture: &str, pre: &str) -> Gguf {
         let value = if is_float { Value::F32(number as f32) } else { Value::U32(number as u32) };
         gguf.set(format!("{architecture}.{key}"), value);
     }
-    let modes = read_json(&folder.join("1_Pooling/config.json"));
-    let is_mean = modes["pooling_mode_mean_tokens"] == true || modes["pooling_mode"] == "mean";
-    gguf.set(format!("{architecture}.pooling_type"), Value::U32(if is_mean { 1 } else { 2 }));
+    if folder.join("1_Pooling").exists() {
+        let modes = read_json(&folder.join("1_Pooling/config.json"));
+        let is_mean = modes["pooling_mode_mean_tokens"] == true || modes["pooling_mode"] == "mean";
+        gguf.set(format!("{architecture}.pooling_type"), Value::U32(if is_mean { 1 } else { 2 }));
+    }
     let tokenizer = read_json(&folder.join("tokenizer.json"));
     if architecture == "gemma-embedding" {
         add_sentencepiece(&mut gguf, &tokenizer);
@@ -245,6 +250,22 @@ fn modernbert_jina_v2_and_eurobert() {
     gguf.set("eurobert.rope.scaling.type", string("none"));
     set_bool(&mut gguf, "add_bos_token", true);
     assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
+}
+
+#[test]
+fn classifiers_of_modernbert() {
+    const POOLING: &str = "modern-bert.classifier.pooling_type";
+    for name in ["modernbert-reranker-tiny", "modernbert-bias-tiny"] {
+        let folder = fixture(name);
+        let mut gguf = converted(&folder, "modern-bert", "modern-bert");
+        let message = gguf.open().unwrap_err();
+        assert!(message.contains(POOLING) && message.contains("older converters"), "{message}");
+        gguf.set(POOLING, Value::U32(1));
+        assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
+        gguf.set(POOLING, Value::U32(3));
+        let message = gguf.open().unwrap_err();
+        assert!(message.contains("pooling_type` last-token") && message.contains("cls, mean"), "{message}");
+    }
 }
 
 #[test]
@@ -446,6 +467,6 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
         let message = gguf.open().unwrap_err();
         assert!(message.contains(tensor) && message.contains(words), "{message}");
     };
-    refused("modernbert-tiny", "modern-bert", "cls.norm.weight", "whose pooling the file does not state");
+    refused("eurobert-tiny", "eurobert", "cls.norm.weight", "whose pooling the file does not state");
     refused("modernbert-tiny", "modern-bert", "dense_2.weight", "a projection of tokens (ColBERT)");
 }

@@ -326,7 +326,7 @@ pub(super) static ENCODERS: [Family; 21] = [
         names: names::UMT5,
         ..T5
     },
-    Family { gguf: Some(Gguf { scales_windows: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },
+    Family { gguf: Some(Gguf { scales_windows: true, classifier: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },
     Family { gguf: Some(Gguf::of("nomic-bert")), ..NOMIC },
     NEW,
     Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },

@@ -57,7 +57,9 @@ impl Naming {
         ];
         let experts = [(EXPERTS_UP, names.experts_up), (EXPERTS_DOWN, names.experts_down)];
         let is_classifier = family.gguf.is_some_and(|gguf| gguf.classifier);
-        let head = family.classifier.layers.iter().take_while(|_| is_classifier).map(|layer| layer.name);
+        let head = family.classifier.layers.iter().take_while(|_| is_classifier);
+        let head = ["cls", "cls.output"].into_iter().zip(head);
+        let head = head.flat_map(|(gguf, layer)| [(gguf, layer.name), ("cls.norm", layer.norm)]);
         let whole_parts = [
             ("token_embd", names.words),
             ("position_embd", names.positions),
@@ -72,12 +74,7 @@ impl Naming {
         Self {
             layers: names.layers,
             layer_parts: layer_parts.into_iter().filter(is_there).collect(),
-            whole_parts: whole_parts
-                .into_iter()
-                .filter(is_there)
-                .chain(["cls", "cls.output"].into_iter().zip(head))
-                .chain(dense)
-                .collect(),
+            whole_parts: whole_parts.into_iter().chain(head).filter(is_there).chain(dense).collect(),
             experts: experts.into_iter().filter(is_there).collect(),
             experts_bias: names.experts_bias,
         }
@@ -149,6 +146,7 @@ mod tests {
             ("roberta", "blk.12.attn_output.weight", "roberta.encoder.layer.12.attention.output.dense.weight"),
             ("roberta", "blk.0.layer_output_norm.bias", "roberta.encoder.layer.0.output.LayerNorm.bias"),
             ("distilbert", "cls.bias", "pre_classifier.bias"),
+            ("modernbert", "cls.norm.weight", "head.norm.weight"),
             ("nomic_bert", "blk.1.attn_qkv.weight", "bert.encoder.layers.1.attn.Wqkv.weight"),
             ("nomic_bert", "blk.1.ffn_gate_inp.weight", "bert.encoder.layers.1.mlp.router.layer.weight"),
             ("nomic_bert", "token_embd_norm.bias", "bert.emb_ln.bias"),

@@ -1,7 +1,8 @@
 //! Metadata under the names that `config.json` has for them.
 
-use super::file::GgufFile;
+use super::file::{CLASS_ROWS, GgufFile};
 use crate::config::MaskConfig;
+use crate::config::poolings::flag;
 use crate::error::LoadError;
 use crate::formats::families::{Family, Windows};
 use candle_core::quantized::gguf_file::Value;
@@ -49,7 +50,28 @@ impl GgufFile {
             }
         }
         self.scale(&mut fields, family, &key("attention.scale"))?;
+        self.classifier(&mut fields, family)?;
         Ok(Json::Object(fields))
+    }
+
+    /// Pooling and biases of a classifier, in families whose config has them.
+    fn classifier(&self, fields: &mut Map<String, Json>, family: &Family) -> Result<(), LoadError> {
+        let is_classifier = family.gguf.is_some_and(|gguf| gguf.classifier) && self.tensor(CLASS_ROWS).is_some();
+        let Some((&[name, ..], known)) = family.classifier_pooling.filter(|_| is_classifier) else { return Ok(()) };
+        let key = format!("{}.classifier.pooling_type", self.architecture()?);
+        let Some(pooling) = self.pooling_of(&key)? else {
+            let what = format!("tensor `{CLASS_ROWS}` without `{key}`, as older converters write classifiers");
+            return Err(LoadError::unsupported(self.name(), what, "a file of a newer converter; safetensors"));
+        };
+        let pooling = flag(pooling);
+        if !known.contains(&pooling.as_str()) {
+            return Err(LoadError::unsupported(self.name(), format!("`{key}` {pooling}"), known.join(", ")));
+        }
+        fields.insert(name.to_owned(), json!(pooling));
+        if let Some(name) = family.classifier_bias {
+            fields.insert(name.to_owned(), json!(self.tensor("cls.bias").is_some()));
+        }
+        Ok(())
     }
 
     /// The window and the layers that have it, under these names. Without a window, every first layer is one without.
