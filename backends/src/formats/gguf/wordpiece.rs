@@ -23,7 +23,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     let tokens = tokens(file)?;
     let pieces: Vec<String> = tokens.iter().map(piece).collect();
     let normal = tokens.iter().zip(&pieces).filter(|(token, _)| token.kind == Kind::Normal);
-    let normalizer = normalizer(normal.map(|(_, piece)| piece.as_str()));
+    let normalizer = normalizer(file, normal.map(|(_, piece)| piece.as_str()))?;
     let cls = special(file, (&tokens, &pieces), &["cls_token_id", "bos_token_id"], "[CLS]")?;
     // The format's own spelling.
     let sep = special(file, (&tokens, &pieces), &["seperator_token_id", "eos_token_id"], "[SEP]")?;
@@ -49,8 +49,24 @@ fn piece(token: &Token<'_>) -> String {
     }
 }
 
-/// Infers the normaliser of a vocabulary: no piece may change under it, because a changed piece could never match. Names in brackets, such as `[unused1]`, are not words.
-fn normalizer<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
+/// The normaliser that the file states, as newer converters write it; otherwise that of the vocabulary. Without a statement about accents
+/// they are stripped if texts are lower-cased, as in BERT's.
+fn normalizer<'a>(
+    file: &GgufFile,
+    pieces: impl Iterator<Item = &'a str> + Clone,
+) -> Result<BertNormalizer, LoadError> {
+    let stated = |name: &str| file.bool(&format!("tokenizer.ggml.normalizer.{name}"));
+    let (lowercase, strip_accents) = (stated("lowercase")?, stated("strip_accents")?);
+    let inferred = inferred(pieces);
+    Ok(match (lowercase, strip_accents) {
+        (None, None) => inferred,
+        _ => BertNormalizer::new(true, true, strip_accents, lowercase.unwrap_or(inferred.lowercase)),
+    })
+}
+
+/// Infers the normaliser of a vocabulary: no piece may change under it, because a changed piece could never match. Names in brackets,
+/// such as `[unused1]`, are not words.
+fn inferred<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> BertNormalizer {
     let mut words = pieces.filter(|piece| !(piece.contains('[') && piece.ends_with(']')));
     let is_cased = |piece: &str| piece.chars().any(|letter| !letter.to_lowercase().eq([letter]));
     let mut normalizer = BertNormalizer::new(true, true, None, !words.clone().any(is_cased));
