@@ -177,3 +177,5 @@ def test_losses_of_the_converter_are_named_or_have_a_rule():
     assert gguf_rules.explanation(own, {"ask": EMBED, "text": 1}) and not gguf_rules.explanation(own, {"ask": EMBED, "text": 0})
     assert gguf_rules.explanation(own, {"ask": {"ask": "pair"}, "text": 0}), "the second text of the pair"
     assert not gguf_rules.explanation({**own, "base": "bert-tiny"}, {"ask": EMBED, "text": 1})
+    masked = {"base": "modernbert-tiny", "texts": ["a [MASK]", "a[MASK]"]}
+    assert [bool(gguf_rules.explanation(masked, {"ask": EMBED, "text": text})) for text in (0, 1)] == [True, False]

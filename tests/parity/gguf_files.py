@@ -44,8 +44,10 @@ class Converter:
         self.classes = set(names or base.ModelBase._model_classes[base.ModelType.TEXT])
 
     def prepare(self, draft, folder):
-        """Changes a checkpoint so that a file can have all of it: weights that its type has, SentencePiece's own files."""
+        """Changes a checkpoint so that a file can have all of it: weights that its type has, SentencePiece's own files,
+        and one statement about lower case, of which the converter reads only one."""
         gguf_sentencepiece.add(folder)
+        gguf_names.align(folder)
         options = options_of(draft)
         kind = options.get("type", "f32")
         paths = [*folder.glob("model*.safetensors"), *(folder.glob("*_Dense/*.safetensors") if options.get("dense") else ())]

@@ -44,6 +44,17 @@ def of_tokenizer(tokenizer):
     raise ValueError(f"no name of a pre-tokenizer: {model['type']}, {found[0]}, {[step['type'] for step in pre]}")
 
 
+def align(folder):
+    """Makes tokenizer_config.json agree with the normaliser of tokenizer.json, which fixtures with another vocabulary contradict."""
+    path, other = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    if path.exists() and other.exists():
+        config, tokenizer = (json.loads(file.read_text(encoding="utf-8")) for file in (path, other))
+        normalizer = tokenizer["normalizer"] or {}
+        if normalizer.get("type") == "BertNormalizer":
+            own = {"do_lower_case": normalizer["lowercase"], "strip_accents": normalizer["strip_accents"]}
+            path.write_text(json.dumps({**config, **own}, ensure_ascii=False), encoding="utf-8")
+
+
 def published(config, folder):
     """The config as the converter knows it from published models, whose own code spells it in another way than transformers."""
     given = json.loads((folder / "config.json").read_text(encoding="utf-8"))

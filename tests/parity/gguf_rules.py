@@ -15,7 +15,7 @@ PLAIN_DENSE = [["Dense/config.json", "bias", False], ["Dense/config.json", "acti
 
 # Settings that neither the file nor what lies beside it can have, by families ("" for all): the converter leaves them out in silence.
 LOST = {
-    "": {"config.json": {"problem_type", "hidden_act", "classifier_activation"}},
+    "": {"config.json": {"problem_type", "hidden_act", "classifier_activation", "is_decoder"}},
     "mistral": {"config.json": {"sliding_window"}},
     **{family: {"config.json": {"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"}} for family in ("qwen2", "qwen3")},
     "roberta": {"config.json": {"pad_token_id"}},
@@ -36,7 +36,8 @@ GRANTED = {
 UNSUPPORTED = ("gemma2", "lfm2", "ministral3", "t5", "umt5")
 # Bases whose mask (gemma3-causal) or tokenizer and positions (camembert) the converter takes for those of another family.
 MISTAKEN = ("gemma3-causal-tiny", "camembert-tiny")
-MASK_IS_PAD = {"eurobert-tiny": "<|finetune_right_pad_id|>", "jina-v5-nano-tiny": "<|finetune_right_pad_id|>"}
+# Mask tokens of bases that do not take the space before them, as those of published models do.
+MASKS = {"modernbert": "[MASK]", "eurobert": "<|finetune_right_pad_id|>", "jina-v5-nano": "<|finetune_right_pad_id|>"}
 # Refusals that docs/models.md lists, also for other formats.
 REFUSED = [
     r"`tokenizer\.ggml\.pre`", r"as converters write BERT's classifiers", r"`\S+rope\.scaling\.type` \"(yarn|longrope)",
@@ -116,7 +117,7 @@ def explanation(draft, where):
     own = texts[number:number + 1] + texts[(number + 1) % len(texts):][:1] * (where["ask"]["ask"] == "pair")
     if draft["base"].startswith(("roberta", "xlm-roberta")) and any("<pad>" in text for text in own):
         return "a padding token in a text of RoBERTa: the converter cuts off its position"
-    if draft["base"] in MASK_IS_PAD and any(MASK_IS_PAD[draft["base"]] in text for text in own):
+    if any(draft["base"].startswith(base) and re.search(rf"\s{re.escape(mask)}", text) for base, mask in MASKS.items() for text in own):
         return "a mask token in a text: the file does not say whether it takes the space before it"
     return None
 
@@ -130,6 +131,8 @@ def refusal(draft, message):
 
 
 def is_named(draft, warnings):
-    """True if a warning says that the converter leaves out the draft's Dense modules."""
+    """True if a warning says that the converter leaves out the draft's Dense modules, or that the file has another pooling than the modules."""
     has_dense = any(file == "structure" and name == "modules" and "Dense" in value for file, name, value in draft["settings"])
-    return has_dense and any("converter leaves out the Dense modules" in warning for warning in warnings)
+    has_pooling = any(file == "Pooling/config.json" for file, _, _ in draft["settings"])
+    said = " ".join(warnings)
+    return has_dense and "converter leaves out the Dense modules" in said or has_pooling and "the modules in its folder say" in said
