@@ -13,6 +13,7 @@ sys.path.append(str(ROOT / "tests" / "parity"))
 import asks  # noqa: E402
 import fields  # noqa: E402
 import findings  # noqa: E402
+import gguf_rules  # noqa: E402
 import texts  # noqa: E402
 import verdicts  # noqa: E402
 from minimise import minimise  # noqa: E402
@@ -122,3 +123,59 @@ def test_texts_depend_only_on_the_seed():
 
 def test_each_text_is_in_two_pairs():
     assert asks.pairs(["a", "b", "c"]) == [["a", "b"], ["b", "c"], ["c", "a"]]
+
+
+def of_gguf(settings, family="bert", seed=1, task="embed"):
+    one = {"seed": seed, "base": "bert-mean-tiny", "task": task, "settings": settings, "texts": ["a", "b <pad>", "c"]}
+    return gguf_rules.adapted(one, family, random.Random(seed))
+
+
+def test_a_draft_for_gguf_keeps_what_its_folder_can_have():
+    prompts = ["config_sentence_transformers.json", "prompts", {"query": "q "}]
+    normalizer = ["tokenizer.json", "normalizer", None]
+    beside = set()
+    for seed in range(30):
+        found = of_gguf([["config.json", "hidden_act", "relu"], ["structure", "folder", "0_Transformer"], ["structure", "pooling", "max"], prompts,
+                         normalizer], seed=seed)
+        names = [name for _, name, _ in found["settings"]]
+        assert found["gguf"] and "hidden_act" not in names and "folder" not in names and prompts in found["settings"]
+        assert next(value for _, name, value in found["settings"] if name == "pooling") in ("mean", "cls", "lasttoken")
+        options = {name: value for file, name, value in found["settings"] if file == "gguf"}
+        assert options["beside"] == "tokenizer" or normalizer not in found["settings"]
+        beside.add(options["beside"])
+        assert gguf_rules.is_carried(found)
+        without = {**found, "settings": [setting for setting in found["settings"] if setting[1] != "beside"]}
+        assert not gguf_rules.is_carried(without), "a smaller draft must not lose the files that it needs"
+    assert beside == {"files", "tokenizer"}
+
+
+@pytest.mark.parametrize("family, value, kept", [
+    ("llama", {"rope_type": "llama3", "factor": 2.0}, True), ("qwen3", {"rope_type": "llama3", "factor": 2.0}, False),
+    ("qwen3", {"rope_type": "linear", "factor": 2.0}, True), ("qwen3", {"rope_type": "default", "partial_rotary_factor": 0.5}, False),
+    ("modernbert", {"full_attention": {"rope_type": "linear"}, "sliding_attention": {"rope_type": "default"}}, False), ("bert", None, True),
+])
+def test_a_draft_for_gguf_keeps_the_rope_that_a_file_has(family, value, kept):
+    setting = ["config.json", "rope_parameters", value]
+    assert (setting in of_gguf([setting], family)["settings"]) == kept
+
+
+def test_a_refused_gguf_file_is_a_finding_unless_the_documentation_has_the_refusal():
+    def kind(message, settings=()):
+        return gguf_rules.refusal({"settings": list(settings)}, message).kind
+    assert kind("`tokenizer.ggml.pre` \"x\" is not supported") == "refused"
+    assert kind("tensor `x` is missing") == "different"
+    assert kind("`pooling_mode` is odd", [POOLING]) == "refused"
+    assert kind("`tokenizer.ggml.pre`: panicked at") == "different"
+
+
+def test_losses_of_the_converter_are_named_or_have_a_rule():
+    warnings = ["`gemma-embedding`: llama.cpp's converter leaves out the Dense modules (2_Dense, 3_Dense) unless run with an option"]
+    assert gguf_rules.is_named(draft([["structure", "modules", ["Dense", "Normalize"]]]), warnings)
+    assert not gguf_rules.is_named(draft([]), warnings), "the warning is in every such file"
+    assert not gguf_rules.is_named(draft(OTHERS), ["`prompts` is ignored"])
+    own = {"base": "roberta-tiny", "texts": ["a", "b <pad>", "c"]}
+    assert gguf_rules.explanation(own, {"ask": EMBED, "text": 1}) and not gguf_rules.explanation(own, {"ask": EMBED, "text": 0})
+    assert gguf_rules.explanation(own, {"ask": {"ask": "pair"}, "text": 0}), "the second text of the pair"
+    assert not gguf_rules.explanation({**own, "base": "bert-tiny"}, {"ask": EMBED, "text": 1})
+    masked = {"base": "modernbert-tiny", "texts": ["a [MASK]", "a[MASK]"]}
+    assert [bool(gguf_rules.explanation(masked, {"ask": EMBED, "text": text})) for text in (0, 1)] == [True, False]

@@ -59,7 +59,7 @@ class Plan:
         elif draft["task"] == "prompted":
             self.set_prompted()
         for file, name, value in draft["settings"]:
-            if file not in ("structure", "vocabulary"):
+            if file not in ("structure", "vocabulary", "gguf"):
                 self.set(file, name, value)
         if draft["task"] == "embed":
             self.set_widths()
@@ -128,7 +128,7 @@ class Plan:
     def set_widths(self):
         """Widths that the modules' configs must have, unless a setting gives another one."""
         config = self.files["config.json"]
-        width = config.get("hidden_size", config.get("dim", config.get("n_embd")))
+        width = config.get("hidden_size", config.get("dim", config.get("n_embd", config.get("d_model"))))
         is_new = self.structure.get("style", "old") == "new"
         for name, path in self.modules[1:]:
             own = self.files[f"{path}/config.json"]

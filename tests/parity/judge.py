@@ -5,6 +5,7 @@ from pathlib import Path
 
 import asks
 import checkpoint
+import gguf_rules
 import oracle
 import rules
 import served
@@ -17,35 +18,53 @@ DERIVED = [["config.json", "architecture", None]]
 
 
 class Judge:
-    def __init__(self, source, flags=()):
-        self.source, self.flags, self.count = source, flags, 0
+    def __init__(self, source, flags=(), converter=None):
+        self.source, self.flags, self.converter, self.count = source, flags, converter, 0
 
     def __call__(self, draft):
-        with tempfile.TemporaryDirectory(prefix="parity-") as folder:
+        with tempfile.TemporaryDirectory(prefix="parity-") as folder, tempfile.TemporaryDirectory(prefix="parity-gguf-") as other:
             self.count += 1
-            return self.of(draft, Path(folder))
+            return self.of(draft, Path(folder), Path(other))
 
-    def of(self, draft, folder):
-        """The outcome, with the checkpoint in an empty folder."""
+    def write(self, draft, folder):
+        """Writes the draft's checkpoint to an empty folder."""
+        checkpoint.write(draft, self.source.bases[draft["base"]], folder)
+        if draft.get("gguf"):
+            self.converter.prepare(draft, folder)
+
+    def of(self, draft, folder, other):
+        """The outcome, with the checkpoint in an empty folder, and its GGUF file in another one."""
         try:
-            checkpoint.write(draft, self.source.bases[draft["base"]], folder)
+            self.write(draft, folder)
             libraries = oracle.Oracle(draft, folder)
         except oracle.Failed as error:
             return Outcome("oracle fails", verdicts.shortened(str(error).splitlines()[0]))
         except Exception as error:
             return Outcome("oracle fails", "writing: " + verdicts.shortened(f"{type(error).__name__}: {error}".splitlines()[0]))
+        given, flags = folder, self.flags
+        if draft.get("gguf"):
+            if not gguf_rules.is_carried(draft):
+                return Outcome("not converted", "settings of files that do not lie beside the file")
+            try:
+                flags = (*flags, *self.converter.convert(draft, folder, other))
+            except gguf_rules.NotConverted as error:
+                return Outcome("not converted", verdicts.shortened(str(error)))
+            given = other
         try:
-            server = served.Served(draft, folder, self.flags)
+            server = served.Served(draft, given, flags, asks.ends_in_unit_vectors(folder))
         except served.Refused as error:
-            return refusal(draft, str(error))
+            return gguf_rules.refusal(draft, str(error)) if draft.get("gguf") else refusal(draft, str(error))
         try:
             found = [(ask, libraries.answer(ask, draft["texts"]), server.answer(ask, draft["texts"])) for ask in asks.of(draft, folder)]
             if "panicked" in server.server.log():
                 return Outcome("different", "panic", {"ask": {"ask": "panic"}, "text": 0, "got": server.server.log()[-2000:]})
             outcome = verdicts.compare(found, server.warnings, draft["settings"])
+            if outcome.kind == "different" and draft.get("gguf") and gguf_rules.is_named(draft, server.warnings):
+                outcome.kind, outcome.reason = "named", verdicts.shortened("; ".join(server.warnings))
         finally:
             server.close()
-        if outcome.kind == "different" and (rule := rules.explanation(draft, outcome.where)):
+        explained = (rules, gguf_rules) if draft.get("gguf") else (rules,)
+        if outcome.kind == "different" and (rule := next(filter(None, (it.explanation(draft, outcome.where) for it in explained)), None)):
             outcome.kind, outcome.reason = "rule", rule
         return outcome
 

@@ -24,8 +24,9 @@ for name, value in {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZ
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-import checkpoint  # noqa: E402
 import drafts  # noqa: E402
+import gguf_drafts  # noqa: E402
+import gguf_files  # noqa: E402
 from findings import Findings, told  # noqa: E402
 from judge import Judge  # noqa: E402
 
@@ -92,6 +93,7 @@ def main():
     parser.add_argument("--count", type=int, help="most checkpoints")
     parser.add_argument("--only", help="one family or fixture")
     parser.add_argument("--flags", default="", help="further flags of the server")
+    parser.add_argument("--gguf", type=Path, metavar="PATH", help="serve GGUF files, made by llama.cpp's convert_hf_to_gguf.py at this path")
     parser.add_argument("--replay", type=Path, metavar="FOLDER")
     parser.add_argument("--folder", type=Path, default=Path("target/parity"), help="folder of findings and figures")
     parser.add_argument("--verbose", action="store_true")
@@ -99,12 +101,12 @@ def main():
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     transformers.utils.logging.set_verbosity_error()
-    source = drafts.Source(args.only)
-    judge = Judge(source, tuple(args.flags.split()))
+    converter = gguf_files.Converter(args.gguf) if args.gguf else None
+    source = gguf_drafts.Source(args.only, converter.classes) if converter else drafts.Source(args.only)
+    judge = Judge(source, tuple(args.flags.split()), converter)
     if args.replay:
         return replay(args.replay, judge)
-    findings = Findings(judge, lambda draft, folder: checkpoint.write(draft, source.bases[draft["base"]], folder),
-                        args.folder / f"findings-{args.seed}")
+    findings = Findings(judge, judge.write, args.folder / f"findings-{args.seed}")
     figures = run(args, source, judge, findings, lambda line: print(line, flush=True))
     report = {**figures.report(), "findings": findings.report()}
     args.folder.mkdir(parents=True, exist_ok=True)

@@ -16,16 +16,15 @@ class Refused(Exception):
 
 
 class Served:
-    def __init__(self, draft, folder, flags=()):
+    def __init__(self, draft, folder, flags=(), unit=False):
         task = {"tokens": ("--task", "classify-tokens")}.get(draft["task"], ())
-        self.folder = folder
         try:
             self.server = Server("--model-id", folder, *FLAGS, *task, *flags)
         except AssertionError as error:
             Server.running.clear()
             raise Refused(str(error)) from error
         self.info = self.server.get("/info").json()
-        self.unit = asks.ends_in_unit_vectors(folder)
+        self.unit = unit
 
     @property
     def warnings(self):

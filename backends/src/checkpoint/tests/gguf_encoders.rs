@@ -13,7 +13,6 @@ use prefold_core::{Batch, LoadedModel, ModelInfo, Output, OutputKind, Outputs, P
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tokenizers::NormalizerWrapper;
 
 fn string(text: &str) -> Value {
     Value::String(text.to_owned())
@@ -24,7 +23,7 @@ fn number(json: &Json) -> Value {
 }
 
 /// A list of the tokenizer's metadata.
-fn list<'a>(gguf: &'a mut Gguf, key: &str) -> &'a mut Vec<Value> {
+pub(super) fn list<'a>(gguf: &'a mut Gguf, key: &str) -> &'a mut Vec<Value> {
     match gguf.metadata.get_mut(&format!("tokenizer.ggml.{key}")) {
         Some(Value::Array(list)) => list,
         other => panic!("{key}: {other:?}"),
@@ -303,36 +302,6 @@ fn charsmap() -> Vec<u8> {
     let units = USED.into_iter().chain((5..256).map(|unit| unit ^ 1));
     let trie = [1024].into_iter().chain(units).flat_map(u32::to_le_bytes);
     trie.chain(*b"t\0").collect()
-}
-
-#[test]
-fn a_vocabulary_tells_how_it_was_normalized() {
-    let normalizer = |edit: &dyn Fn(&mut Vec<Value>)| {
-        let mut gguf = converted("bert-mean-tiny");
-        edit(list(&mut gguf, "tokens"));
-        let tokenizer = gguf.open().unwrap().tokenizer;
-        match tokenizer.get_normalizer() {
-            Some(NormalizerWrapper::BertNormalizer(it)) => (it.lowercase, it.strip_accents),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(normalizer(&|_| ()), (true, Some(true)));
-    // Names in brackets are not words.
-    assert_eq!(normalizer(&|tokens| tokens[1] = string("\u{2581}[Q]")), (true, Some(true)));
-    assert_eq!(normalizer(&|tokens| tokens[20] = string("\u{2581}River")), (false, None));
-    assert_eq!(normalizer(&|tokens| tokens[20] = string("caf\u{e9}")), (true, Some(false)));
-    let tokens = |gguf: &Gguf| gguf.open().unwrap().tokenizer;
-    let mut gguf = converted("bert-mean-tiny");
-    let ids = |tokenizer: tokenizers::Tokenizer| tokenizer.encode("a", true).unwrap().get_ids().to_vec();
-    let usual = ids(tokens(&gguf));
-    // Older files name the first token otherwise, or have no ids at all.
-    gguf.set("tokenizer.ggml.cls_token_id", Value::U32(6));
-    gguf.set("tokenizer.ggml.bos_token_id", Value::U32(3));
-    assert_eq!(ids(tokens(&gguf)), usual);
-    for key in ["cls", "bos", "eos", "seperator", "unknown"] {
-        gguf.metadata.remove(&format!("tokenizer.ggml.{key}_token_id"));
-    }
-    assert_eq!(ids(tokens(&gguf)), usual);
 }
 
 #[test]

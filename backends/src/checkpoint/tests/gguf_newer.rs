@@ -32,7 +32,10 @@ const KEYS: [(&str, &[&str]); 15] = [
 ];
 
 /// Parts of names from the first to the last.
-const PARTS: [(&str, &str); 48] = [
+const PARTS: [(&str, &str); 51] = [
+    ("head.dense", "cls"),
+    ("head.norm", "cls.norm"),
+    ("classifier.", "cls.output."),
     ("model.", ""),
     ("roberta.", ""),
     (".parametrizations.weight.original", ".weight"),
@@ -248,6 +251,26 @@ fn modernbert_jina_v2_and_eurobert() {
     gguf.set("eurobert.rope.scaling.type", string("none"));
     set_bool(&mut gguf, "add_bos_token", true);
     assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
+}
+
+#[test]
+fn classifiers_of_modernbert() {
+    const POOLING: &str = "modern-bert.classifier.pooling_type";
+    for name in ["modernbert-reranker-tiny", "modernbert-bias-tiny"] {
+        let folder = fixture(name);
+        let mut gguf = converted(&folder, "modern-bert", "modern-bert");
+        // Both models pool the mean, as llama.cpp does where the file does not say.
+        let warnings = check_same(&gguf, &folder, true);
+        assert!(warnings.len() == 1 && warnings[0].contains(&format!("`{POOLING}` is missing")), "{warnings:?}");
+        gguf.set(POOLING, Value::U32(1));
+        assert_eq!(check_same(&gguf, &folder, true), Vec::<String>::new());
+        let mean = gguf.open().unwrap().config;
+        gguf.set(POOLING, Value::U32(2));
+        assert_ne!(gguf.open().unwrap().config, mean);
+        gguf.set(POOLING, Value::U32(3));
+        let message = gguf.open().unwrap_err();
+        assert!(message.contains(&format!("`{POOLING}` 3")) && message.contains("1 mean, 2 cls"), "{message}");
+    }
 }
 
 #[test]

@@ -1,16 +1,12 @@
 //! Walk over the keys of GGUF metadata in the list of settings: five values of each followed or refused key, with the key's code and without.
 
-use super::gguf::{Gguf, quantized};
-use super::gguf_encoders::{self, answers, loaded};
-use super::{TEXTS, gguf_newer};
-use super::{fixture, read_json, read_tensors};
+use super::gguf::Gguf;
+use super::{TEXTS, fixture, gguf_encoders, gguf_newer};
 use crate::formats::gguf::METADATA;
 use crate::json::hiding;
 use crate::settings::{File, Mark, groups};
-use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
 use std::collections::BTreeSet;
-use tempfile::TempDir;
 
 fn text(value: &str) -> Value {
     Value::String(value.to_owned())
@@ -68,22 +64,8 @@ fn modernbert() -> Gguf {
     gguf_newer::converted(&fixture("modernbert-tiny"), "modern-bert", "modern-bert")
 }
 
-/// ModernBERT's reranker, as the converter writes it with `pooling`.
-fn modernbert_reranker(pooling: Option<u32>) -> Gguf {
-    let folder = fixture("modernbert-reranker-tiny");
-    let mut gguf = gguf_newer::converted(&folder, "modern-bert", "modern-bert");
-    gguf.metadata.remove("modern-bert.pooling_type");
-    for (from, to) in [("head.dense", "cls"), ("head.norm", "cls.norm"), ("classifier", "cls.output")] {
-        for (name, stored) in read_tensors(&folder.join("model.safetensors")) {
-            let Some(kind) = name.strip_prefix(from).filter(|kind| matches!(*kind, ".weight" | ".bias")) else {
-                continue;
-            };
-            gguf.tensors.remove(&name);
-            gguf.tensors.insert(format!("{to}{kind}"), quantized(&stored.values(), &stored.shape, GgmlDType::F32));
-        }
-    }
-    pooling.into_iter().for_each(|number| gguf.set("modern-bert.classifier.pooling_type", Value::U32(number)));
-    gguf
+fn modernbert_reranker() -> Gguf {
+    gguf_newer::converted(&fixture("modernbert-reranker-tiny"), "modern-bert", "modern-bert")
 }
 
 fn experts() -> Gguf {
@@ -117,7 +99,7 @@ fn model_cases() -> Vec<Case> {
                 text("x"),
             ],
         ),
-        (|| modernbert_reranker(None), "classifier.pooling_type", numbers([1, 2, 3, 0])),
+        (modernbert_reranker, "classifier.pooling_type", numbers([1, 2, 3, 0])),
         (experts, "expert_count", numbers([4, 16, 7, 0])),
         (experts, "expert_used_count", numbers([1, 3, 8, 9])),
         (experts, "moe_every_n_layers", numbers([1, 3, 0, 4])),
@@ -285,25 +267,4 @@ fn other_keys_of_a_model_or_tokenizer_are_named_unless_they_have_no_effect() {
     ] {
         assert_eq!(warnings(key, value), Vec::<String>::new(), "{key}");
     }
-}
-
-#[test]
-fn rerankers_of_modernbert_pool_as_the_file_says() {
-    let folder = fixture("modernbert-reranker-tiny");
-    let config = read_json(&folder.join("config.json"));
-    let pooling = if config["classifier_pooling"] == "mean" { 1 } else { 2 };
-    let logits = |gguf: &Gguf| {
-        let dir = TempDir::new().unwrap();
-        gguf.write(&dir.path().join("model.gguf"));
-        let mut model = loaded(&dir.path().join("model.gguf"));
-        (answers(&mut model), model.backend.info().capabilities.warnings.join(" "))
-    };
-    let (stated, warnings) = logits(&modernbert_reranker(Some(pooling)));
-    assert_eq!(stated, answers(&mut loaded(&folder)));
-    assert!(!warnings.contains("pooling_type"), "{warnings}");
-    let (other, _) = logits(&modernbert_reranker(Some(3 - pooling)));
-    assert_ne!(other, stated);
-    let (assumed, warnings) = logits(&modernbert_reranker(None));
-    assert_eq!(assumed, if pooling == 1 { stated } else { other });
-    assert!(warnings.contains("`modern-bert.classifier.pooling_type` is missing"), "{warnings}");
 }

@@ -14,6 +14,7 @@ mod gguf_headers;
 mod gguf_newer;
 mod gguf_rerankers;
 mod gguf_settings;
+mod gguf_tokenizers;
 mod hub;
 mod hub_adapters;
 mod hub_faults;

@@ -20,7 +20,7 @@ use crate::json::Fields;
 use crate::source::{ModelFiles, tokenizer_files};
 use class::Class;
 use prefold_core::TokenizerSums;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokenizers::Tokenizer;
 
 /// A checkpoint's tokenizer.
@@ -41,9 +41,10 @@ pub(crate) fn read(
 ) -> Result<ReadTokenizer, LoadError> {
     let of_texts = files.json(tokenizer_json::CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
     let of_texts = Fields::new(tokenizer_json::CONFIG, &of_texts)?;
-    let mut overruled = None;
+    let (mut overruled, mut beside) = (None, None);
     let tokenizer = match (tokenizer_json::read(files, sums)?, gguf) {
         (Some(mut tokenizer), _) => {
+            beside = gguf.map(|gguf| of_gguf(gguf, config)).transpose()?;
             overruled = llama_template::apply(&mut tokenizer, &of_texts)?;
             tokenizer
         }
@@ -53,7 +54,7 @@ pub(crate) fn read(
             None => return Err(files.missing(tokenizer_json::FILE, &tokenizer_files::hint(|file| files.exists(file))?)),
         },
     };
-    let mut read = match json {
+    let mut read = match json.or(beside.as_ref()) {
         Some(json) => apply_config(tokenizer, files, (&of_texts, json, config), sums)?,
         None => {
             let token_types = tokenizer_json::gives_token_types(&of_texts, true)?;
@@ -62,6 +63,13 @@ pub(crate) fn read(
     };
     read.warnings.extend(overruled);
     Ok(read)
+}
+
+/// What `config.json` would say about the tokenizer of a GGUF file in whose folder is a `tokenizer.json`. The architecture `bert` is that of
+/// several model types.
+fn of_gguf(gguf: &GgufFile, config: &TransformerConfig) -> Result<Value, LoadError> {
+    let family = gguf.family()?;
+    Ok(json!({"model_type": if config.model_type == "bert" { "" } else { family.model_type }}))
 }
 
 /// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`, and `read` what was read of it.

@@ -23,8 +23,15 @@ impl GgufFile {
     /// # Errors
     /// The type of pooling is unknown.
     pub(super) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
-        let key = format!("{}.pooling_type", self.architecture()?);
-        let number = match self.usize(&key)? {
+        self.pooling_of(&format!("{}.pooling_type", self.architecture()?))
+    }
+
+    /// The pooling under a key.
+    ///
+    /// # Errors
+    /// The type of pooling is unknown.
+    pub(super) fn pooling_of(&self, key: &str) -> Result<Option<Pooling>, LoadError> {
+        let number = match self.usize(key)? {
             // 0 is none.
             None | Some(0 | RANK) => return Ok(None),
             Some(number) => number,
@@ -72,7 +79,7 @@ impl GgufFile {
     ///
     /// # Errors
     /// It is missing or not supported.
-    pub(super) fn family(&self) -> Result<&'static Family, LoadError> {
+    pub(crate) fn family(&self) -> Result<&'static Family, LoadError> {
         let name = self.architecture()?;
         let has_marks = |gguf: &Gguf| gguf.marks.iter().all(|mark| self.tensor(mark).is_some());
         let mut of_architecture = families::of_gguf().filter(|(_, gguf)| gguf.architecture == name);

@@ -24,9 +24,9 @@ pub(super) struct Token<'a> {
 /// Kind of a token, by `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Part of texts; unknown and byte tokens too.
+    /// Part of texts; byte tokens too.
     Normal,
-    /// Special token.
+    /// Special token; the unknown token too, which texts may spell out.
     Control,
     /// Matched as a whole, and not special.
     UserDefined,
@@ -59,7 +59,7 @@ pub(super) fn tokens(file: &GgufFile) -> Result<Vec<Token<'_>>, LoadError> {
             _ => return Err(wrong()),
         };
         let kind = match kind {
-            3 => Kind::Control,
+            2 | 3 => Kind::Control,
             4 => Kind::UserDefined,
             5 => Kind::Unused,
             _ => Kind::Normal,

@@ -17,6 +17,9 @@ use tokenizers::{NormalizerWrapper, Tokenizer};
 
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
+/// XLM-RoBERTa's mask token.
+const MASK: &str = "<mask>";
+
 /// SentencePiece's space mark.
 const SPACE: char = '\u{2581}';
 
@@ -31,7 +34,8 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
         }
     }
     LetterCase::read(file)?.none(file)?;
-    let tokens = tokens(file)?;
+    let mut tokens = tokens(file)?;
+    let mask = name_mask(file, &mut tokens)?;
     let required = |key: &str| token_at(file, &tokens, key)?.ok_or_else(|| file.lacks(key));
     let template = Template {
         bos: Some(required("tokenizer.ggml.bos_token_id")?),
@@ -43,6 +47,8 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     let beyond = |problem| LoadError::invalid(file.name(), format!("the vocabulary {problem}"));
     check_unigram(tokens.iter().map(|token| &*token.text), sums).map_err(beyond)?;
     let model = Unigram::from(scored(file, &tokens)?, Some(unk as usize), false).map_err(failed)?;
+    // An unused token until its score is known.
+    mask.into_iter().for_each(|id| tokens[id].kind = Kind::Control);
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_normalizer(Some(normalizer(file)?)).map_err(failed)?;
     let metaspace = || Metaspace::new(SPACE, PrependScheme::Always, true);
@@ -51,6 +57,16 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     add_tokens(&mut tokenizer, added_tokens(file, &tokens)?, sums).map_err(failed)?;
     set_template(&mut tokenizer, &template).map_err(failed)?;
     Ok(tokenizer)
+}
+
+/// Names the mask token, which SentencePiece's file lacks, and returns its index: converters write its id, and an unused token in its place.
+fn name_mask(file: &GgufFile, tokens: &mut [Token<'_>]) -> Result<Option<usize>, LoadError> {
+    let Some((_, id)) = token_at(file, tokens, "tokenizer.ggml.mask_token_id")? else { return Ok(None) };
+    let is_unnamed = tokens[id as usize].kind == Kind::Unused && tokens.iter().all(|token| token.text != MASK);
+    Ok(is_unnamed.then(|| {
+        tokens[id as usize].text = MASK.into();
+        id as usize
+    }))
 }
 
 /// Pieces and their scores by id. Unused ids get the lowest score of the others: converters give them a far lower one, which
