@@ -51,10 +51,7 @@ fn piece(token: &Token<'_>) -> String {
 
 /// The normaliser that the file states, as newer converters write it; otherwise that of the vocabulary. Without a statement about accents
 /// they are stripped if texts are lower-cased, as in BERT's.
-fn normalizer<'a>(
-    file: &GgufFile,
-    pieces: impl Iterator<Item = &'a str> + Clone,
-) -> Result<BertNormalizer, LoadError> {
+fn normalizer<'a>(file: &GgufFile, pieces: impl Iterator<Item = &'a str> + Clone) -> Result<BertNormalizer, LoadError> {
     let stated = |name: &str| file.bool(&format!("tokenizer.ggml.normalizer.{name}"));
     let (lowercase, strip_accents) = (stated("lowercase")?, stated("strip_accents")?);
     let inferred = inferred(pieces);
