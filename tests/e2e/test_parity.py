@@ -159,6 +159,13 @@ def test_a_draft_for_gguf_keeps_the_rope_that_a_file_has(family, value, kept):
     assert (setting in of_gguf([setting], family)["settings"]) == kept
 
 
+def test_a_base_for_gguf_has_what_the_converter_takes_for_granted():
+    config = {"model_type": "gemma3_text", "head_dim": 16, "query_pre_attn_scalar": 6, "hidden_size": 32}
+    granted = {"model_type": "gemma3_text", "head_dim": 16, "query_pre_attn_scalar": 16, "hidden_size": 32, "use_bidirectional_attention": True}
+    assert gguf_rules.granted("gemma3_text", config) == granted
+    assert gguf_rules.granted("bert", {"model_type": "bert", "hidden_act": "relu"}) == {"model_type": "bert"}
+
+
 def test_a_refused_gguf_file_is_a_finding_unless_the_documentation_has_the_refusal():
     def kind(message, settings=()):
         return gguf_rules.refusal({"settings": list(settings)}, message).kind

@@ -47,7 +47,7 @@ class Converter:
         """Changes a checkpoint so that a file can have all of it: weights that its type has, SentencePiece's own files,
         and one statement about lower case, of which the converter reads only one."""
         gguf_sentencepiece.add(folder)
-        gguf_names.align(folder)
+        gguf_names.align(folder, {name for file, name, _ in draft["settings"] if file == "tokenizer_config.json"})
         options = options_of(draft)
         kind = options.get("type", "f32")
         paths = [*folder.glob("model*.safetensors"), *(folder.glob("*_Dense/*.safetensors") if options.get("dense") else ())]

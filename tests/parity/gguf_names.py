@@ -5,6 +5,7 @@ import json
 from bases import reference_files
 
 BYTE_LEVEL, GPT2 = {"type": "ByteLevel", "use_regex": False}, {"type": "ByteLevel", "use_regex": True}
+NOMIC_LENGTH = 2048
 DIGITS = {"type": "Digits", "individual_digits": True}
 
 
@@ -44,15 +45,20 @@ def of_tokenizer(tokenizer):
     raise ValueError(f"no name of a pre-tokenizer: {model['type']}, {found[0]}, {[step['type'] for step in pre]}")
 
 
-def align(folder):
-    """Makes tokenizer_config.json agree with the normaliser of tokenizer.json, which fixtures with another vocabulary contradict."""
+def align(folder, given):
+    """Makes tokenizer_config.json agree with the normaliser of tokenizer.json, which fixtures with another vocabulary contradict, and with the
+    length that the converter gives Nomic's models; not in the fields that are `given`."""
     path, other = folder / "tokenizer_config.json", folder / "tokenizer.json"
-    if path.exists() and other.exists():
-        config, tokenizer = (json.loads(file.read_text(encoding="utf-8")) for file in (path, other))
-        normalizer = tokenizer["normalizer"] or {}
-        if normalizer.get("type") == "BertNormalizer":
-            own = {"do_lower_case": normalizer["lowercase"], "strip_accents": normalizer["strip_accents"]}
-            path.write_text(json.dumps({**config, **own}, ensure_ascii=False), encoding="utf-8")
+    if not path.exists() or not other.exists():
+        return
+    config, tokenizer, model = (json.loads(file.read_text(encoding="utf-8")) for file in (path, other, folder / "config.json"))
+    normalizer, own = tokenizer["normalizer"] or {}, {}
+    if normalizer.get("type") == "BertNormalizer":
+        own = {"do_lower_case": normalizer["lowercase"], "strip_accents": normalizer["strip_accents"]}
+    if model.get("model_type") == "nomic_bert":
+        own["model_max_length"] = NOMIC_LENGTH
+    own = {name: value for name, value in own.items() if name not in given}
+    path.write_text(json.dumps({**config, **own}, ensure_ascii=False), encoding="utf-8")
 
 
 def published(config, folder):
@@ -64,7 +70,7 @@ def published(config, folder):
         return config
     spellings = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_inner": "intermediate_size",
                  "layer_norm_epsilon": "layer_norm_eps"}
-    of_code = {"n_positions": 8192, "max_trained_positions": 2048, "activation_function": "swiglu", "causal": False, "qkv_proj_bias": False,
+    of_code = {"n_positions": 8192, "max_trained_positions": NOMIC_LENGTH, "activation_function": "swiglu", "causal": False, "qkv_proj_bias": False,
                "mlp_fc1_bias": False, "mlp_fc2_bias": False, "prenorm": False, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False,
                "rotary_emb_scale_base": None, "rotary_emb_base": given["rope_parameters"]["rope_theta"]}
     kept = {name: config[name] for name in ("architectures", "model_type", "vocab_size", "type_vocab_size", "pad_token_id") if name in config}

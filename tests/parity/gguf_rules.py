@@ -15,8 +15,12 @@ PLAIN_DENSE = [["Dense/config.json", "bias", False], ["Dense/config.json", "acti
 
 # Settings that neither the file nor what lies beside it can have, by families ("" for all): the converter leaves them out in silence.
 LOST = {
-    "": {"config.json": {"problem_type", "hidden_act", "classifier_activation", "is_decoder"}},
-    "mistral": {"config.json": {"sliding_window"}},
+    "": {"config.json": {"problem_type", "hidden_act", "classifier_activation", "is_decoder", "model_type"}},
+    "mistral": {"config.json": {"sliding_window"}, "tokenizer_config.json": {"tokenizer_class"}},
+    # Mistral's files are of `llama` too, so a server takes the tokenizer of the folder as it is.
+    "llama": {"tokenizer_config.json": {"tokenizer_class"}},
+    "distilbert": {"config.json": {"activation"}},
+    "modernbert": {"config.json": {"layer_types", "norm_eps", "layer_norm_eps"}},
     **{family: {"config.json": {"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"}} for family in ("qwen2", "qwen3")},
     "roberta": {"config.json": {"pad_token_id"}},
     "xlm-roberta": {"config.json": {"pad_token_id"}},
@@ -30,6 +34,7 @@ ROPE_TYPES = {"": ("default", "linear", "yarn", "longrope"), "llama": ("default"
               "modernbert": ("default",), "eurobert": ("default",), "nomic_bert": ("default",)}
 # What the converter takes for granted in a family, from a base's config.
 GRANTED = {
+    "modernbert": lambda config: {name: config[name] for name in ("norm_eps", "layer_norm_eps") if name in config},
     "gemma3_text": lambda config: {"head_dim": config["head_dim"], "query_pre_attn_scalar": config["head_dim"], "use_bidirectional_attention": True},
 }
 # Families whose files the server does not support, or that the converter reads only from files that fixtures lack.
@@ -41,7 +46,8 @@ MASKS = {"modernbert": "[MASK]", "eurobert": "<|finetune_right_pad_id|>", "jina-
 # Refusals that docs/models.md lists, also for other formats.
 REFUSED = [
     r"`tokenizer\.ggml\.pre`", r"as converters write BERT's classifiers", r"`\S+rope\.scaling\.type` \"(yarn|longrope)",
-    r"`\S+rope\.scaling\.attn_factor`", r"Dense after Normalize", r"`in_features` is \d+, but", r"unknown_token_id` is missing",
+    r"`\S+rope\.scaling\.attn_factor`", r"Dense after Normalize", r"`in_features` is \d+, but",
+    r"`token_types\.weight` has no values",
 ]
 
 
@@ -51,7 +57,7 @@ class NotConverted(Exception):
 
 def granted(family, config):
     """The config of a base as a file of the family can have it."""
-    kept = {name: value for name, value in config.items() if not is_lost(family, "config.json", name)}
+    kept = {name: value for name, value in config.items() if name == "model_type" or not is_lost(family, "config.json", name)}
     return {**kept, **GRANTED.get(family, lambda config: {})(config)}
 
 
@@ -76,7 +82,7 @@ def adapted(draft, family, rng):
     own = rng.random() < 0.6
     settings = [[file, name, rng.choice(POOLINGS) if [file, name] == ["structure", "pooling"] and value not in POOLINGS else value]
                 for file, name, value in draft["settings"] if not is_lost(family, file, name, value)
-                and not (file == "structure" and name in IN_FOLDER) and not (own and file in TOKENIZER_FILES)]
+                and not (file == "structure" and (name in IN_FOLDER or value == "tokenizer_config.json")) and not (own and file in TOKENIZER_FILES)]
     files = {file for file, _, _ in settings}
     structure = {name: value for file, name, value in settings if file == "structure"}
     beside = rng.choice([None, None, "files", "tokenizer"])

@@ -66,10 +66,14 @@ pub(crate) fn read(
 }
 
 /// What `config.json` would say about the tokenizer of a GGUF file in whose folder is a `tokenizer.json`. The architecture `bert` is that of
-/// several model types.
+/// several model types; `llama` is Mistral's too, whose tokenizer is the file.
 fn of_gguf(gguf: &GgufFile, config: &TransformerConfig) -> Result<Value, LoadError> {
-    let family = gguf.family()?;
-    Ok(json!({"model_type": if config.model_type == "bert" { "" } else { family.model_type }}))
+    let model_type = match &*config.model_type {
+        "bert" => "",
+        "llama" => "mistral",
+        _ => gguf.family()?.model_type,
+    };
+    Ok(json!({ "model_type": model_type }))
 }
 
 /// Applies `tokenizer_config.json` as the tokenizer's class does; `model` is `config.json`, and `read` what was read of it.
