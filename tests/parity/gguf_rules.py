@@ -25,8 +25,8 @@ LOST = {
     "roberta": {"config.json": {"pad_token_id"}},
     "xlm-roberta": {"config.json": {"pad_token_id"}},
     "nomic_bert": {"config.json": {"max_position_embeddings", "head_dim"}},
-    "gemma3_text": {"config.json": {"layer_types", "_sliding_window_pattern", "query_pre_attn_scalar", "head_dim", "hidden_activation",
-                                    "use_bidirectional_attention"}},
+    "gemma3_text": {"config.json": {"layer_types", "_sliding_window_pattern", "sliding_window_pattern", "query_pre_attn_scalar", "head_dim",
+                                    "hidden_activation", "use_bidirectional_attention"}},
 }
 # Types of RoPE that a file has, or that its reader refuses by name.
 ROPE_TYPES = {"": ("default", "linear", "yarn", "longrope"), "llama": ("default", "linear", "yarn", "longrope", "llama3"),
