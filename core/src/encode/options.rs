@@ -264,7 +264,7 @@ impl ResolvedOptions {
             return Ok(());
         }
         let more = if is_part { " or more" } else { "" };
-        Err(self.too_long(place, format!("has {len} tokens{more}, and `truncate` is not set")))
+        Err(self.too_long(place, format!("has {len} tokens{more}, and truncation is off (`truncate`)")))
     }
 
     /// An error about a text that is too long. LiteLLM and others look for these words of OpenAI's message.

@@ -13,10 +13,10 @@ use crate::wire::inputs::IdLists;
 use crate::wire::json_writer::{split_around, text_steps};
 use crate::wire::many::Many;
 use crate::wire::pieces::{JsonText, framed, write_value};
+use crate::wire::refused::Images;
 use crate::wire::request_body::request_body;
 use crate::wire::vectors::{EmbeddingType, JsonForm};
 use prefold_core::{EmbedOptions, EncodeOptions, Error, Input, Prompt, TokenInfo};
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -32,7 +32,8 @@ request_body! {
         inputs: Option<Many<CohereInput>>,
         /// Not supported.
         #[schema(ignore)]
-        images: Option<IgnoredAny>,
+        #[allow(dead_code, reason = "deserializing it refuses it")]
+        images: Option<Images>,
         /// Element types of the vectors; the response has a list for each. Default: `float`; for `/v1/embed`, a list without the name of a type.
         #[schema(value_type = Option<Vec<EmbeddingType>>)]
         embedding_types: Option<EmbeddingTypes>,
@@ -155,11 +156,8 @@ impl CohereEmbedBody {
     /// The texts, and the name of the field that has them.
     ///
     /// # Errors
-    /// [`Error::Validation`] for none, for both fields, and for images.
+    /// [`Error::Validation`] for none, and for both fields.
     fn take_texts(&mut self) -> std::result::Result<(&'static str, Many<String>), Error> {
-        if self.images.is_some() {
-            return Err(Error::invalid("images", "is not supported: the served model embeds texts"));
-        }
         match (self.texts.take(), self.inputs.take()) {
             (Some(texts), None) => Ok(("texts", texts)),
             (None, Some(inputs)) => {

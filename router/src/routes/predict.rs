@@ -12,7 +12,7 @@ use crate::wire::json_writer::{float_steps, split_around};
 use crate::wire::pieces::{JsonText, framed, list_steps, write_value};
 use crate::wire::prompt::PromptFields;
 use crate::wire::ranking::Ranking;
-use crate::wire::refused::JinaLabels;
+use crate::wire::refused::OwnLabels;
 use crate::wire::request_body::request_body;
 use crate::wire::schema::{InputsSchema, SequencesSchema};
 use crate::wire::usage::UsageBody;
@@ -87,6 +87,10 @@ struct Parameters {
     function_to_apply: Option<Function>,
     /// Number of best labels. Default: all.
     top_k: Option<usize>,
+    /// Not supported.
+    #[schema(ignore)]
+    #[allow(dead_code, reason = "deserializing it refuses it")]
+    candidate_labels: Option<OwnLabels>,
 }
 
 /// Function from logits to scores. Default: the model's.
@@ -147,11 +151,11 @@ request_body! {
         /// Labels of Jina's classification: not supported.
         #[schema(ignore)]
         #[allow(dead_code, reason = "deserializing it refuses it")]
-        labels: Option<JinaLabels>,
+        labels: Option<OwnLabels>,
         /// Classifier of Jina's API: not supported.
         #[schema(ignore)]
         #[allow(dead_code, reason = "deserializing it refuses it")]
-        classifier_id: Option<JinaLabels>,
+        classifier_id: Option<OwnLabels>,
     }
 }
 

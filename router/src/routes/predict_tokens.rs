@@ -35,7 +35,19 @@ request_body! {
         /// Labels to leave out, without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
         #[schema(value_type = Option<Vec<String>>)]
         ignore_labels: Option<NameList>,
+        /// Parameters of Hugging Face's pipelines.
+        parameters: Option<TokenParameters>,
     }
+}
+
+/// Parameters of a pipeline. Fields of the same names outside it come first.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct TokenParameters {
+    /// Grouping of tokens into entities. Default: none.
+    aggregation_strategy: Option<Strategy>,
+    /// Labels to leave out, without `B-` and `I-` if tokens are grouped. Default: `["O"]`.
+    #[schema(value_type = Option<Vec<String>>)]
+    ignore_labels: Option<NameList>,
 }
 
 /// Grouping of tokens, as in the pipeline of Hugging Face transformers.
@@ -77,6 +89,24 @@ pub(crate) struct TokenPrediction<'a> {
     results: BTreeMap<&'a str, f32>,
 }
 
+/// A token, or a group of them, in the format of Hugging Face's pipelines.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PipelineEntity<'a> {
+    /// Label of a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entity: Option<&'a str>,
+    /// Label of a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entity_group: Option<&'a str>,
+    score: f32,
+    /// The tokenizer's string for a token, the piece of the text for a group.
+    word: &'a str,
+    /// First character in the text.
+    start: usize,
+    /// One past the last character.
+    end: usize,
+}
+
 /// The list of a single string, or one such list per text.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
@@ -84,13 +114,16 @@ pub(crate) struct TokenPrediction<'a> {
 pub(crate) enum TokenPredictions<'a> {
     Single(Vec<TokenPrediction<'a>>),
     Batch(Vec<Vec<TokenPrediction<'a>>>),
+    Pipeline(Vec<PipelineEntity<'a>>),
+    PipelineBatch(Vec<Vec<PipelineEntity<'a>>>),
 }
 
 /// Labels of the tokens of texts
 ///
 /// A list for each text: of its tokens, or of entities with an `aggregation_strategy`. Special tokens around a text and
 /// tokens with a label in `ignore_labels` are left out. `start` and `end` count characters (Unicode scalar values). For
-/// a single string, the response is its list.
+/// a single string, the response is its list. With `parameters`, which Hugging Face's `InferenceClient` always sends, the
+/// items have the format of Hugging Face's pipelines.
 #[utoipa::path(
     post, path = "/predict_tokens", tag = "text-embeddings-inference",
     request_body(content = PredictTokensBody, example = json!({ "inputs": ["Honey bees dance in Bremen."], "aggregation_strategy": "simple" })),
@@ -100,9 +133,13 @@ pub(crate) async fn predict_tokens(head: Head, Json(mut body): Json<PredictToken
     let call = head.for_default();
     let encode = body.encode_fields().for_field("inputs", &call)?;
     let answered = call.engine.classify_tokens(body.inputs.texts.into_vec(), encode).await?;
-    let aggregation = body.aggregation_strategy.map_or(Aggregation::None, Aggregation::from);
-    let ignored = body.ignore_labels.unwrap_or_else(|| NameList::from_iter(["O"]));
-    let writer = Writer::new(&call.engine.info().capabilities, aggregation, &ignored).await;
+    let is_pipeline = body.parameters.is_some();
+    let parameters = body.parameters.unwrap_or_default();
+    let strategy = body.aggregation_strategy.or(parameters.aggregation_strategy);
+    let aggregation = strategy.map_or(Aggregation::None, Aggregation::from);
+    let ignored = body.ignore_labels.or(parameters.ignore_labels);
+    let ignored = ignored.unwrap_or_else(|| NameList::from_iter(["O"]));
+    let writer = Writer { is_pipeline, ..Writer::new(&call.engine.info().capabilities, aggregation, &ignored).await };
     let raw = body.raw_scores.unwrap_or(false);
     let predictions = move |text: TokenLogits| writer.clone().list(text.entities(aggregation, raw), raw);
     Ok(Answer::json(answered, |all| {
@@ -121,6 +158,8 @@ struct Writer {
     aggregation: Aggregation,
     /// For each label, whether its entities are left out.
     is_ignored: Arc<[bool]>,
+    /// Entities have the format of Hugging Face's pipelines.
+    is_pipeline: bool,
 }
 
 impl Writer {
@@ -138,7 +177,8 @@ impl Writer {
             pauses.after(OF_NAME + name.len()).await;
             is_ignored.push(names.contains(name));
         }
-        Self { capabilities: Arc::clone(capabilities), aggregation, is_ignored: is_ignored.into() }
+        let capabilities = Arc::clone(capabilities);
+        Self { capabilities, aggregation, is_ignored: is_ignored.into(), is_pipeline: false }
     }
 
     /// Writes the list of entities. A step writes an entity, or [`LABELS_OF_STEP`] labels of one.
@@ -157,6 +197,10 @@ impl Writer {
                 Step::Found(entity) => {
                     out.push_str(before);
                     before = ",";
+                    if self.is_pipeline {
+                        self.pipeline_entity(out, &mut search, &entity);
+                        return true;
+                    }
                     head(out, &mut search, &entity);
                     if raw && search.logits(&entity).is_some() {
                         open = Some((entity, 0));
@@ -173,6 +217,16 @@ impl Writer {
             }
             true
         }
+    }
+
+    /// Writes an entity in the format of a pipeline.
+    fn pipeline_entity(&self, out: &mut String, search: &mut Entities, entity: &Entity) {
+        let (start, end) = search.range(entity);
+        let label = self.aggregation.name_of(labels(&self.capabilities).get(entity.label).map_or("", String::as_str));
+        let is_group = !matches!(self.aggregation, Aggregation::None);
+        let (group, token) = if is_group { (Some(label), None) } else { (None, Some(label)) };
+        let (score, word) = (entity.score, search.token(entity));
+        write_value(out, &PipelineEntity { entity: token, entity_group: group, score, word, start, end });
     }
 
     /// Writes some of the logits of a token, in the order of the labels' names; false with the last.

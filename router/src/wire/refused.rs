@@ -23,8 +23,11 @@ refused! {
     /// Chat messages of vLLM's API.
     Messages: "chat messages are not supported, because no chat template is applied: send the text itself";
 
-    /// Labels, or a trained classifier, of Jina's classification.
-    JinaLabels: "not supported: the labels are those of the served model";
+    /// Labels, or a trained classifier, of Jina's classification; labels of Hugging Face's zero-shot classification.
+    OwnLabels: "not supported: the labels are those of the served model";
+
+    /// Images of Cohere's API.
+    Images: "not supported: the served model embeds texts";
 }
 
 /// Padding of texts to a length.

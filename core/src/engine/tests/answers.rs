@@ -221,7 +221,7 @@ async fn a_request_may_ask_for_fewer_tokens() {
     }
     let refusing = EncodeOptions { max_tokens: Some(2), truncate: Some(false), ..encode("inputs") };
     let error = engine.embed(vec![list(&[1, 2, 3])], EmbedOptions { encode: refusing, ..raw() }).await.unwrap_err();
-    let expected = "`inputs` has 3 tokens, and `truncate` is not set; the limit is 2, as the request asks. Please reduce the length of the input";
+    let expected = "`inputs` has 3 tokens, and truncation is off (`truncate`); the limit is 2, as the request asks. Please reduce the length of the input";
     assert_eq!(error.to_string(), expected);
 }
 

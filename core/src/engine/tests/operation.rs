@@ -183,9 +183,9 @@ async fn inputs_never_exceed_a_batch() {
     assert_eq!(engine.info().capabilities.max_input_length, 8);
     let error = engine.embed(vec![list(&[1; 9])], raw()).await.unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("has 9 tokens, and `truncate` is not set; this model's maximum context length is 8 tokens"),
+        error.to_string().contains(
+            "has 9 tokens, and truncation is off (`truncate`); this model's maximum context length is 8 tokens"
+        ),
         "{error}"
     );
 }

@@ -5,7 +5,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
 /// Flags by server. Flags with the meaning of a prefold flag are its aliases instead.
-const FLAGS: [(&str, &[&str]); 2] = [
+const FLAGS: [(&str, &[&str]); 3] = [
+    ("text-embeddings-inference and Infinity", &["device-id"]),
     (
         "vLLM",
         &[
@@ -56,7 +57,6 @@ const FLAGS: [(&str, &[&str]); 2] = [
             "batch-size",
             "bettertransformer",
             "compile",
-            "device-id",
             "embedding-dtype",
             "engine",
             "lengths-via-tokenize",

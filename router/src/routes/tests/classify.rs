@@ -88,6 +88,41 @@ async fn labels_of_tokens_are_written_in_the_order_of_their_names() {
 }
 
 #[tokio::test]
+async fn parameters_of_a_pipeline_ask_for_its_format() {
+    let labels = ["O", "B-b", "I-b", "B-a", "I-a"].map(str::to_owned).to_vec();
+    let app = Setup::new(Capabilities::token_classifier(labels, 256)).build();
+    let own = ask(&app, "/predict_tokens", json!({ "inputs": "red fox", "ignore_labels": [] })).await;
+    let parameters = json!({ "inputs": "red fox", "parameters": { "ignore_labels": [] } });
+    for path in ["/predict_tokens", "/"] {
+        let items = ask(&app, path, parameters.clone()).await;
+        assert_eq!(items.as_array().unwrap().len(), own.as_array().unwrap().len(), "{path}");
+        for (item, own) in items.as_array().unwrap().iter().zip(own.as_array().unwrap()) {
+            let (label, score) = own["results"].as_object().unwrap().iter().next().unwrap();
+            let expected = json!({
+                "entity": label, "score": score, "word": own["token"], "start": own["start"], "end": own["end"]
+            });
+            assert_eq!(*item, expected);
+        }
+    }
+    let grouped = json!({ "aggregation_strategy": "simple", "ignore_labels": [] });
+    let groups = ask(&app, "/predict_tokens", json!({ "inputs": ["red fox"], "parameters": grouped })).await;
+    assert!(groups[0][0].get("entity").is_none() && groups[0][0]["entity_group"].is_string(), "{groups}");
+    let own = json!({ "inputs": "red fox", "parameters": grouped, "aggregation_strategy": "none" });
+    assert!(ask(&app, "/predict_tokens", own).await[0]["entity"].is_string(), "the field of the body comes first");
+}
+
+#[tokio::test]
+async fn labels_that_a_client_brings_are_refused() {
+    let app = Setup::new(classifier(&["joy", "fear"])).build();
+    for path in ["/predict", "/"] {
+        let body = json!({ "inputs": "red fox", "parameters": { "candidate_labels": ["x", "y"] } });
+        let refused = post(&app, path, &body).await;
+        let problem = "`parameters.candidate_labels`: not supported: the labels are those of the served model";
+        assert!(refused.status == 422 && refused.body.contains(problem), "{path}: {}", refused.body);
+    }
+}
+
+#[tokio::test]
 async fn many_labels_of_a_token_are_written_in_pieces() {
     let labels = (0..20_000).map(|label| format!("label {label}")).collect();
     let app = Setup::new(Capabilities::token_classifier(labels, 256)).build();

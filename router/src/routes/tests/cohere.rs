@@ -119,7 +119,7 @@ async fn what_is_not_served_is_refused_by_name() {
         (json!({ "texts": ["a", ""] }), "`texts` item 1 is an empty text"),
         (json!({ "inputs": [{ "content": [] }] }), "`inputs` is an empty text"),
         (json!({ "texts": "a" }), "`texts`"),
-        (json!({ "images": ["data:"] }), "`images` is not supported"),
+        (json!({ "images": ["data:"] }), "`images`: not supported"),
         (json!({ "inputs": image }), "`inputs[0].content[0].type`: unknown value `image_url`"),
         (json!({ "texts": ["a"], "input_type": "image" }), "`input_type`"),
         (json!({ "texts": ["a"], "embedding_types": ["float", "int4"] }), "`embedding_types[1]`: unknown value `int4`"),
