@@ -77,7 +77,6 @@ pub(super) const GROUPS: &[Group] = &[
             ("use_sliding_window", ""),
             ("max_window_layers", ""),
             ("sliding_window_pattern", ""),
-            ("_sliding_window_pattern", ""),
             ("local_attention", ""),
             ("global_attn_every_n_layers", ""),
             ("query_pre_attn_scalar", ""),
@@ -207,6 +206,8 @@ pub(super) const GROUPS: &[Group] = &[
         read_in: GENERAL,
         fields: &[
             ("transformers_version", ""),
+            // Of Gemma 3, whose layers follow from the field without the underscore.
+            ("_sliding_window_pattern", ""),
             ("dtype", ""),
             ("torch_dtype", ""),
             ("label2id", ""),

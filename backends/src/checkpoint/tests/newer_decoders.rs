@@ -130,7 +130,7 @@ fn the_quantizer_is_the_last_module() {
     assert!(!checkpoint.capabilities.embed.as_ref().unwrap().normalizes);
     let list = |types: &[&str]| {
         let folder = |name: &str| if name.ends_with("Pooling") { "1_Pooling" } else { "" };
-        let module = |(idx, name): (usize, &&str)| json!({"idx": idx, "name": "x", "path": folder(name), "type": name});
+        let module = |(idx, name): (usize, &&str)| json!({"idx": idx, "name": idx.to_string(), "path": folder(name), "type": name});
         types.iter().enumerate().map(module).collect::<Vec<_>>()
     };
     let [transformer, pooling, normalize] =

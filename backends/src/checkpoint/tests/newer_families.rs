@@ -30,7 +30,7 @@ fn windows_of_local_layers() {
     assert_eq!(windows("modernbert-tiny", &[missing])[1], Some(65), "the class has a default");
 
     assert_eq!(windows("embeddinggemma-tiny", &[]), [Some(9), Some(9), None, Some(9)]);
-    let pattern = [("layer_types", json!(null)), ("_sliding_window_pattern", json!(2))];
+    let pattern = [("layer_types", json!(null)), ("sliding_window_pattern", json!(2))];
     assert_eq!(windows("embeddinggemma-tiny", &pattern), [Some(9), None, Some(9), None]);
     // With the mask the window is behind the token.
     let causal = [("use_bidirectional_attention", json!(false))];

@@ -186,6 +186,11 @@ fn sentence_transformers_files_that_ask_for_more() {
     let module = |kind: &str| json!({"path": "x", "type": format!("sentence_transformers.models.{kind}")});
     let pooling = |key, value| Set("1_Pooling/config.json", key, value);
     check(vec![
+        (
+            "qwen3-tiny",
+            Set("modules.json", "/1/name", json!("0")),
+            &["modules.json", "two modules with the `name` \"0\""],
+        ),
         ("qwen3-tiny", Set("modules.json", "/2", module("WeightedLayerPooling")), &["WeightedLayerPooling"]),
         ("qwen3-tiny", Set("modules.json", "/2", module("Transformer")), &["Transformer as module 2"]),
         (

@@ -76,7 +76,13 @@ pub(super) const GEMMA3: Family = Family {
     model_type: "gemma3_text",
     prefix: "Gemma3",
     bidirectional_field: true,
-    musts: &[MUSTS, &[absent("attn_logit_softcapping"), absent("final_logit_softcapping")], NO_MLP_BIAS],
+    musts: &[
+        MUSTS,
+        &[absent("attn_logit_softcapping"), absent("final_logit_softcapping")],
+        NO_MLP_BIAS,
+        // transformers 5 then masks as in neither of its two modes: `use_bidirectional_attention` is the field.
+        &[("is_causal", Must::Bool(true))],
+    ],
     keys: &GEMMA3_KEYS,
     names: names::GEMMA3,
     positions: Positions::Rotary(Rotary::TwoBases {

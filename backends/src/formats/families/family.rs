@@ -268,7 +268,7 @@ pub(crate) enum Windows {
     AllOrNone,
     /// `layer_types`, or with `use_sliding_window` the layers from `max_window_layers` on.
     SomeLayers,
-    /// All layers but every so many, by `layer_types` or `_sliding_window_pattern`; without a causal mask half of the window is on
+    /// All layers but every so many, by `layer_types` or `sliding_window_pattern`; without a causal mask half of the window is on
     /// either side.
     Alternating,
     /// `sliding_window` in the layers that `layer_types` says, otherwise in the first and every second layer after it.

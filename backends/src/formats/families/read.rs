@@ -65,7 +65,7 @@ pub(crate) fn describe(settings: &impl Settings, family: &Family) -> Result<Tran
 }
 
 /// Field that lifts a causal mask.
-const BIDIRECTIONAL: &str = "use_bidirectional_attention";
+pub(in crate::formats) const BIDIRECTIONAL: &str = "use_bidirectional_attention";
 
 /// The mask: the family's, unless a field says that the model was trained without it.
 ///
@@ -74,6 +74,10 @@ const BIDIRECTIONAL: &str = "use_bidirectional_attention";
 pub(crate) fn mask(settings: &impl Settings, family: &Family) -> Result<MaskConfig, LoadError> {
     let fields = settings.json();
     match family.mask {
+        // Some encoders of transformers 5 become causal by it.
+        MaskConfig::Full if fields.or("is_causal", false)? => {
+            Err(fields.unsupported("is_causal", "true", "false in models without a causal mask"))
+        }
         MaskConfig::Causal if !fields.or("is_causal", true)? => Ok(MaskConfig::Full),
         MaskConfig::Causal if fields.or(BIDIRECTIONAL, false)? => Ok(MaskConfig::Full),
         mask => Ok(mask),

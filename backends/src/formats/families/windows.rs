@@ -1,7 +1,6 @@
 //! Sliding windows of layers in `config.json`.
 
 use super::family::Windows;
-use super::settings::first_of;
 use crate::config::MaskConfig;
 use crate::error::LoadError;
 use crate::json::Fields;
@@ -9,6 +8,7 @@ use std::ops::Range;
 
 const LAYER_TYPES: &str = "layer_types";
 const WINDOW: &str = "sliding_window";
+const LOCAL: &str = "local_attention";
 
 /// The window of each layer. `[num_layers]`
 ///
@@ -40,11 +40,19 @@ pub(super) fn read(
         }
         Windows::Local => {
             let slides = types.map_or_else(|| periodic(fields, "global_attn_every_n_layers", 3, 0..num_layers), Ok)?;
-            (slides, two_sided(fields, "local_attention", 128)?)
+            let window = two_sided(fields, LOCAL, 128)?;
+            // In transformers 5 the field replaces the other one.
+            match fields.optional::<usize>(WINDOW)? {
+                Some(side) if side.checked_add(1) != Some(window) => {
+                    let supported = format!("half of `{LOCAL}`");
+                    return Err(fields.unsupported(WINDOW, &side.to_string(), supported));
+                }
+                _ => (slides, window),
+            }
         }
         Windows::Alternating => {
-            let name = first_of(fields, &["_sliding_window_pattern", "sliding_window_pattern"]);
-            let slides = types.map_or_else(|| periodic(fields, name, 6, 1..num_layers + 1), Ok)?;
+            let pattern = "sliding_window_pattern";
+            let slides = types.map_or_else(|| periodic(fields, pattern, 6, 1..num_layers + 1), Ok)?;
             (slides, if is_full { two_sided(fields, WINDOW, 512)? } else { size(fields)? })
         }
         Windows::EverySecond => {

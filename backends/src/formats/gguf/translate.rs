@@ -5,7 +5,7 @@ use super::file::GgufFile;
 use crate::config::MaskConfig;
 use crate::config::poolings::flag;
 use crate::error::LoadError;
-use crate::formats::families::{Family, Windows};
+use crate::formats::families::{BIDIRECTIONAL, Family, Windows};
 use candle_core::quantized::gguf_file::Value;
 use prefold_core::Pooling;
 use serde_json::{Map, Value as Json, json};
@@ -22,13 +22,14 @@ impl GgufFile {
         let key = |name: &str| format!("{architecture}.{name}");
         let mut fields = Map::new();
         if family.mask == MaskConfig::Causal && self.mask()? == MaskConfig::Full {
-            fields.insert("is_causal".to_owned(), json!(false));
+            let (field, value) = if family.bidirectional_field { (BIDIRECTIONAL, true) } else { ("is_causal", false) };
+            fields.insert(field.to_owned(), json!(value));
         }
         match family.windows {
             Windows::Local => {
                 self.windows(&mut fields, ["local_attention", "global_attn_every_n_layers"], 3)?;
             }
-            Windows::Alternating => self.windows(&mut fields, ["sliding_window", "_sliding_window_pattern"], 6)?,
+            Windows::Alternating => self.windows(&mut fields, ["sliding_window", "sliding_window_pattern"], 6)?,
             Windows::Never
             | Windows::AllLayers(_)
             | Windows::AllOrNone

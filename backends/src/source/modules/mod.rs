@@ -4,10 +4,11 @@ pub(crate) mod router;
 pub(crate) mod ways;
 
 use crate::error::LoadError;
-use crate::json::{Fields, parse_json};
+use crate::json::{Fields, parse_json, shown};
 use crate::source::names::{check_inside, inside, module_folder};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The list of a model's modules.
 pub(crate) const MODULES: &str = "modules.json";
@@ -82,6 +83,14 @@ impl Module {
             let place = (MODULES, format!("module {index}"));
             Self::new(place, fields.required("type")?, "", &fields.or("path", String::new())?)
         };
+        let mut names = HashSet::new();
+        for name in modules.iter().filter_map(|module| module.get("name")) {
+            // sentence-transformers keeps the last module of a name.
+            if !names.insert(name.to_string()) {
+                let problem = format!("has two modules with the `name` {}", shown(name));
+                return Err(LoadError::invalid(MODULES, problem));
+            }
+        }
         modules.iter().enumerate().map(module).collect::<Result<_, _>>().map(Some)
     }
 

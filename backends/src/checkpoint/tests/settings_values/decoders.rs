@@ -12,6 +12,17 @@ fn is_full(config: &TransformerConfig) -> Value {
     json!(config.attention.mask == MaskConfig::Full)
 }
 
+/// Decoders without a mask.
+const FULL: &[&str] = &[
+    "llama-bidirec-tiny",
+    "qwen3-bidirectional-tiny",
+    "pplx-tiny",
+    "bidirlm-tiny",
+    "gte-qwen2",
+    "lfm2-bidirectional-tiny",
+    "lfm2_bidirectional",
+];
+
 /// Families with a causal mask that a field lifts.
 const CAUSAL: &[&str] = &[
     "llama-tiny",
@@ -99,8 +110,21 @@ fn mask_cases() -> Vec<Case> {
     vec![
         gives(&[CAUSAL], "use_bidirectional_attention", causal.clone(), flag(), is_full),
         gives(kept, "use_bidirectional_attention", causal.clone(), bidirectional, is_full),
-        gives(&[CAUSAL, GEMMA2], "is_causal", causal.clone(), is_causal, is_full),
-        gives(&[&["lfm2-tiny"]], "is_causal", causal, json!([[true, false], [false, REFUSED], [null, false]]), is_full),
+        gives(&[&CAUSAL[..6], GEMMA2], "is_causal", causal.clone(), is_causal, is_full),
+        gives(
+            &[&["lfm2-tiny"], GEMMA3],
+            "is_causal",
+            causal,
+            json!([[true, false], [false, REFUSED], [null, false]]),
+            is_full,
+        ),
+        gives(
+            &[ENCODERS.as_slice(), &[EUROBERT, FULL]].concat(),
+            "is_causal",
+            json!({}),
+            json!([[true, REFUSED], [false, true], [null, true]]),
+            is_full,
+        ),
     ]
 }
 

@@ -41,9 +41,9 @@ pub(super) fn cases() -> Vec<Case> {
         "num_hidden_layers": 3});
     let all = json!({"layer_types": null, "sliding_window": 8, "num_hidden_layers": 3, "use_sliding_window": true});
     let untyped = json!({"layer_types": null, "sliding_window": 8, "num_hidden_layers": 4, "global_attn_every_n_layers": 3,
-        "local_attention": 16, "_sliding_window_pattern": null, "sliding_window_pattern": null});
+        "local_attention": 16, "sliding_window_pattern": null});
     let halves = json!([[2, 1], [16, 8], [64, 32], [128, 64], [1000, 500], [0, REFUSED]]);
-    let five = and(&untyped, json!({"layer_types": null, "num_hidden_layers": 5, "_sliding_window_pattern": 6}));
+    let five = and(&untyped, json!({"layer_types": null, "num_hidden_layers": 5, "sliding_window_pattern": 6}));
     let two = json!({"num_hidden_layers": 2, "global_attn_every_n_layers": 3, "layer_types": null});
     let of_mistral: &[&[&str]] = &[&["mistral-tiny"]];
     vec![
@@ -71,18 +71,10 @@ pub(super) fn cases() -> Vec<Case> {
         same(&[&["gemma3-causal-tiny"]], "sliding_window", five.clone(), json!(SIZES), counted),
         gives(&[&["embeddinggemma-tiny"]], "sliding_window", five, halves.clone(), before),
         gives(
-            &[GEMMA3],
-            "_sliding_window_pattern",
+            &[MODERNBERT],
+            "sliding_window",
             untyped.clone(),
-            json!([
-                [1, []],
-                [2, [0, 2]],
-                [3, [0, 1, 3]],
-                [4, [0, 1, 2]],
-                [6, [0, 1, 2, 3]],
-                [null, [0, 1, 2, 3]],
-                [0, REFUSED]
-            ]),
+            json!([[8, [1, 2]], [null, [1, 2]], [7, REFUSED], [16, REFUSED], [0, REFUSED]]),
             windowed,
         ),
         gives(
