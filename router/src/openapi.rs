@@ -30,8 +30,8 @@ const EITHER_ERROR: &[&str] = &["TeiError", "OpenAiError"];
 /// Media type of bodies.
 const JSON: &str = "application/json";
 
-/// Routes with the errors of either form: the list in the body decides.
-const EITHER_DIALECT: [&str; 2] = ["/", "/rerank"];
+/// Routes with the errors of either form: a field of the body decides.
+const EITHER_DIALECT: [&str; 3] = ["/", "/rerank", "/tokenize"];
 
 /// Types with forms that have values in common, such as an empty list.
 const ANY_OF: [&str; 7] =

@@ -1,9 +1,6 @@
 //! Keys of GGUF metadata that llama.cpp reads for a model and its tokenizer, without the architecture before them.
 
-use super::named::{ignored, is_named};
 use super::row::{File, Group, Mark};
-use crate::error::LoadError;
-use crate::formats::gguf::GgufFile;
 
 const READ_IN: &str = "llama.cpp, November 2026: gguf-py/gguf/constants.py, src/llama-model.cpp, src/llama-vocab.cpp";
 
@@ -128,16 +125,3 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     ),
 ];
-
-/// The warning about keys of a file that have no effect here and may have one in llama.cpp.
-///
-/// # Errors
-/// The file does not name its architecture.
-pub(crate) fn named_metadata(file: &GgufFile) -> Result<Option<String>, LoadError> {
-    let prefix = format!("{}.", file.architecture()?);
-    let entries = file.metadata().filter_map(|(key, value)| {
-        let name = key.strip_prefix(&prefix).or_else(|| key.starts_with("tokenizer.").then_some(key))?;
-        is_named(File::Gguf, name, &value).then_some((key, value))
-    });
-    Ok(ignored(file.name(), entries))
-}

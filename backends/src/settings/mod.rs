@@ -11,14 +11,15 @@ mod gguf;
 mod list;
 mod modules;
 mod named;
+mod named_metadata;
 mod row;
 mod tokenizer_config;
 
-pub(crate) use gguf::named_metadata;
 #[cfg(test)]
 pub(crate) use list::groups;
 pub(crate) use named::named;
 #[cfg(test)]
 pub(crate) use named::warning;
+pub(crate) use named_metadata::named_metadata;
 #[cfg(test)]
 pub(crate) use row::{File, Mark};
