@@ -1,6 +1,6 @@
 //! Replacement of or addition to an output.
 
-/// What an operation does with the values of its output.
+/// Replacement of an output's values, or addition to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// The output becomes the result.

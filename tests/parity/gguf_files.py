@@ -14,7 +14,7 @@ import torch
 from gguf_rules import NotConverted
 from safetensors.torch import load_file, save_file
 
-# What lies beside the file: nothing, sentence-transformers' files, these and the tokenizer's.
+# Other files in the folder: none, sentence-transformers' files, or also the tokenizer's.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 NEVER = ("config.json", "tokenizer.model", "sentencepiece.bpe.model")
 POOLINGS = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls", "lasttoken": "last-token"}

@@ -9,7 +9,7 @@ TYPES = ["f32"] * 4 + ["f16", "bf16", "q8_0"]
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 POOLINGS = ["mean", "cls", "lasttoken"]
 MODULES = ("Pooling", "Dense", "LayerNorm", "Dropout", "Normalize")
-# Structures of a folder, and modules, that need the files beside the GGUF file.
+# Folder structures, and modules, that need other files in the GGUF file's folder.
 IN_FOLDER, IN_FILE = ("folder", "wrapped", "adapter"), ("Normalize", "Dropout")
 PLAIN_DENSE = [["Dense/config.json", "bias", False], ["Dense/config.json", "activation_function", "torch.nn.modules.linear.Identity"]]
 
@@ -103,7 +103,7 @@ def adapted(draft, family, rng):
 
 
 def is_carried(draft):
-    """False for the settings of files that do not lie beside the GGUF file, which a smaller draft may have."""
+    """False for settings of files that are not in the GGUF file's folder, which a smaller draft may have."""
     options = {name: value for file, name, value in draft["settings"] if file == "gguf"}
     names = {file for file, _, _ in draft["settings"]}
     if options.get("dense"):

@@ -44,7 +44,7 @@ class Judge:
         given, flags = folder, self.flags
         if draft.get("gguf"):
             if not gguf_rules.is_carried(draft):
-                return Outcome("not converted", "settings of files that do not lie beside the file")
+                return Outcome("not converted", "settings of files that are not in the folder")
             try:
                 flags = (*flags, *self.converter.convert(draft, folder, other))
             except gguf_rules.NotConverted as error:

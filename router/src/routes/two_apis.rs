@@ -48,7 +48,7 @@ impl From<OwnFields> for Apis {
 /// The answer to a body, with errors in the form of the API whose fields the body has.
 ///
 /// # Errors
-/// Those of the body and of `answer`.
+/// The errors of reading the body, and of `answer`.
 pub(crate) async fn answered<B: SharedBody, F: Future<Output = Result> + Send>(
     mut body: RawBody,
     answer: impl FnOnce(B) -> F + Send,

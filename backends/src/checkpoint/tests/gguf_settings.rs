@@ -195,7 +195,7 @@ fn whole(gguf: &Gguf, name: &str) -> String {
     }
 }
 
-/// What loading makes of a file: the description of its model and the tokens of texts, or the refusal.
+/// The result of loading a file: the description of its model and the tokens of texts, or the refusal.
 fn outcome(gguf: &Gguf) -> String {
     let checkpoint = match gguf.open() {
         Ok(checkpoint) => checkpoint,

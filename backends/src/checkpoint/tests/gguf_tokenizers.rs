@@ -13,7 +13,7 @@ fn string(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// Whether a tokenizer lower-cases texts and strips accents.
+/// `lowercase` and `strip_accents` of a tokenizer's normalizer.
 fn normalization(gguf: &Gguf) -> (bool, Option<bool>) {
     match gguf.open().unwrap().tokenizer.get_normalizer() {
         Some(NormalizerWrapper::BertNormalizer(it)) => (it.lowercase, it.strip_accents),

@@ -65,7 +65,7 @@ pub(crate) fn read(
     Ok(read)
 }
 
-/// What `config.json` would say about the tokenizer of a GGUF file in whose folder is a `tokenizer.json`. The architecture `bert` is that of
+/// Stand-in for the `config.json` of a GGUF file with a `tokenizer.json` in its folder. The architecture `bert` covers
 /// several model types; `llama` is Mistral's too, whose tokenizer is the file.
 fn of_gguf(gguf: &GgufFile, config: &TransformerConfig) -> Result<Value, LoadError> {
     let model_type = match &*config.model_type {

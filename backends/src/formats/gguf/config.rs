@@ -23,15 +23,8 @@ impl GgufFile {
     /// # Errors
     /// The type of pooling is unknown.
     pub(super) fn pooling(&self) -> Result<Option<Pooling>, LoadError> {
-        self.pooling_of(&format!("{}.pooling_type", self.architecture()?))
-    }
-
-    /// The pooling under a key.
-    ///
-    /// # Errors
-    /// The type of pooling is unknown.
-    pub(super) fn pooling_of(&self, key: &str) -> Result<Option<Pooling>, LoadError> {
-        let number = match self.usize(key)? {
+        let key = format!("{}.pooling_type", self.architecture()?);
+        let number = match self.usize(&key)? {
             // 0 is none.
             None | Some(0 | RANK) => return Ok(None),
             Some(number) => number,

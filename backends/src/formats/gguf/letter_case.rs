@@ -1,4 +1,4 @@
-//! Lower case and accents of texts, which converters state since 2026. Older files do not.
+//! Lower case and accents of texts, which files of newer converters state.
 
 use super::file::GgufFile;
 use super::tokens::BESIDE;
