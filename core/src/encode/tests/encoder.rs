@@ -204,7 +204,7 @@ fn check_document_cuts(case: &Value, fixed: usize) {
     assert_eq!(cut(TruncationDirection::Left), [&whole[..fixed], &document[7..], &suffix].concat());
 
     let refused = problem(encode(&encoder(model, limit), rerank(case), &options()));
-    let expected = format!("`inputs` item 3 has {} tokens, and `truncate`", whole.len());
+    let expected = format!("`inputs` item 3 has {} tokens, and truncation is off", whole.len());
     assert!(refused.starts_with(&expected), "{refused}");
 
     let no_room = fixed + suffix.len();
