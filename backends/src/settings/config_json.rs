@@ -1,6 +1,6 @@
 //! Fields of `config.json`.
 
-use super::row::File::Config;
+use super::row::File::{Config, Rope};
 use super::row::Group;
 use super::row::Mark::{Followed, Inert, Named, Refused};
 
@@ -108,6 +108,31 @@ pub(super) const GROUPS: &[Group] = &[
             ("original_max_position_embeddings", ""),
         ],
     },
+    Group {
+        file: Rope,
+        mark: Followed,
+        read_in: ROTARY,
+        fields: &[
+            ("rope_type", ""),
+            ("type", ""),
+            ("rope_theta", ""),
+            ("factor", ""),
+            ("original_max_position_embeddings", ""),
+            ("low_freq_factor", ""),
+            ("high_freq_factor", ""),
+            ("attention_factor", ""),
+            ("beta_fast", ""),
+            ("beta_slow", ""),
+            ("mscale", ""),
+            ("mscale_all_dim", ""),
+            ("truncate", ""),
+            ("llama_4_scaling_beta", ""),
+            ("full_attention", ""),
+            ("sliding_attention", ""),
+        ],
+    },
+    Group { file: Rope, mark: Refused, read_in: ROTARY, fields: &[("partial_rotary_factor", "1.0")] },
+    Group { file: Rope, mark: Refused, read_in: CODE, fields: &[("mixed_b", "")] },
     Group {
         file: Config,
         mark: Followed,

@@ -1,7 +1,7 @@
 //! Fields of the files of sentence-transformers.
 
 use super::row::File::{
-    Dense, Dropout, LayerNorm, LogitScore, Modules, Normalize, Pooling, Prompts, Router, Transformer,
+    Dense, Dropout, LayerNorm, LogitScore, Modules, Normalize, Pooling, Prompts, Router, RouterParameters, Transformer,
 };
 use super::row::Group;
 use super::row::Mark::{Followed, Inert, Named, NamedInSome, Refused};
@@ -146,5 +146,11 @@ pub(super) const GROUPS: &[Group] = &[
         mark: Followed,
         read_in: "sentence-transformers 6.2.0, base/modules/router.py",
         fields: &[("types", ""), ("structure", ""), ("parameters", "")],
+    },
+    Group {
+        file: RouterParameters,
+        mark: Followed,
+        read_in: "sentence-transformers 6.2.0, base/modules/router.py",
+        fields: &[("default_route", ""), ("allow_empty_key", ""), ("route_mappings", "")],
     },
 ];

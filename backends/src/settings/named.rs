@@ -5,8 +5,9 @@ use super::row::{File, Mark};
 use crate::error::LoadError;
 use crate::json::{Fields, shown};
 use crate::source::ModelFiles;
-use crate::source::modules::Module;
+use crate::source::modules::router::Router;
 use crate::source::modules::ways::Ways;
+use crate::source::modules::{MODULES, Module};
 use crate::source::names::SENTENCE_CONFIGS;
 use serde_json::Value;
 use std::borrow::Borrow;
@@ -15,7 +16,7 @@ use std::borrow::Borrow;
 const MAX_NAMED: usize = 8;
 
 /// Files at the top whose fields are named.
-const TOP: [File; 4] = [File::Config, File::TokenizerConfig, File::Prompts, File::AdapterConfig];
+const TOP: [File; 5] = [File::Config, File::TokenizerConfig, File::SpecialTokens, File::Prompts, File::AdapterConfig];
 
 /// A warning for each file that has such fields. With `is_gguf`, only the files of sentence-transformers apply among
 /// the files in the GGUF file's folder.
@@ -36,6 +37,7 @@ pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, Lo
             break;
         }
     }
+    warnings.extend(of_module_lists(files)?);
     // A malformed list is reported where the model is read, unless options overrule it.
     let ways = Ways::read(files).unwrap_or_default();
     let mut seen: Vec<&Module> = Vec::new();
@@ -51,10 +53,43 @@ pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, Lo
     Ok(warnings)
 }
 
+/// The warnings about the entries of `modules.json` and the configs of Routers.
+fn of_module_lists(files: &ModelFiles) -> Result<Vec<String>, LoadError> {
+    let mut warnings = Vec::new();
+    if let Some(Value::Array(entries)) = files.json(MODULES)? {
+        let entries = entries.iter().enumerate();
+        let fields =
+            entries.flat_map(|(index, entry)| named_fields(File::Modules, MODULES, &format!("[{index}]."), entry));
+        warnings.extend(ignored(MODULES, fields));
+    }
+    for router in Module::list(files).ok().flatten().iter().flatten().filter(|module| module.is_router()) {
+        for name in Router::configs(&router.path) {
+            if let Some(json) = files.json_at(&name)? {
+                warnings.extend(warning(File::Router, &name, &json));
+                break;
+            }
+        }
+    }
+    Ok(warnings)
+}
+
 /// The warning about a file's fields.
 pub(crate) fn warning(file: File, name: &str, json: &Value) -> Option<String> {
-    let fields = Fields::new(name, json).ok()?;
-    ignored(name, fields.entries().filter(|(field, value)| is_named(file, field, value)))
+    ignored(name, named_fields(file, name, "", json).into_iter())
+}
+
+/// The fields of an object that are named, and of the objects in it that have rows of their own; `path` is the object's place in the file.
+fn named_fields<'a>(file: File, name: &'a str, path: &str, json: &'a Value) -> Vec<(String, &'a Value)> {
+    let Ok(fields) = Fields::new(name, json) else { return vec![] };
+    let mut found = Vec::new();
+    for (field, value) in fields.entries() {
+        match file.of_object(field).filter(|_| value.is_object()) {
+            Some(inner) => found.extend(named_fields(inner, name, &format!("{path}{field}."), value)),
+            None if is_named(file, field, value) => found.push((format!("{path}{field}"), value)),
+            None => {}
+        }
+    }
+    found
 }
 
 /// `true` for a field that has no effect, unless it has its default.
@@ -113,6 +148,15 @@ mod tests {
         let many: serde_json::Map<String, Value> = (0..20).map(|i| (format!("field{i:02}"), json!(1))).collect();
         let many = of(Value::Object(many)).unwrap();
         assert!(many.contains("`field07`: 1, 12 more are ignored") && !many.contains("field08"), "{many}");
+        let nested = warning(
+            File::Config,
+            "config.json",
+            &json!({"rope_parameters": {"full_attention": {"rope_theta": 1.0, "new": 2}, "newer": 3}}),
+        );
+        assert_eq!(
+            nested.as_deref(),
+            Some("config.json: `rope_parameters.full_attention.new`: 2, `rope_parameters.newer`: 3 are ignored")
+        );
         let long = of(json!({"x\n".repeat(1000): "y".repeat(5000)})).unwrap();
         assert!(long.len() < 1000 && !long.contains('\n'), "{long}");
     }

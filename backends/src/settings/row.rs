@@ -33,9 +33,13 @@ pub(crate) struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum File {
     Config,
+    /// `rope_parameters` and `rope_scaling` of `config.json`; also a set in them for one type of layers.
+    Rope,
     TokenizerConfig,
     Tokenizer,
     SpecialTokens,
+    /// A special token that is stored as an object.
+    SpecialToken,
     AddedTokens,
     Prompts,
     Transformer,
@@ -47,6 +51,8 @@ pub(crate) enum File {
     Normalize,
     LogitScore,
     Router,
+    /// `parameters` of a Router.
+    RouterParameters,
     AdapterConfig,
     Index,
     /// The field is a key, without the architecture before it.
@@ -60,9 +66,11 @@ impl File {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Config => "config.json",
+            Self::Rope => "config.json, in `rope_parameters` and `rope_scaling`",
             Self::TokenizerConfig => "tokenizer_config.json",
             Self::Tokenizer => "tokenizer.json",
             Self::SpecialTokens => "special_tokens_map.json",
+            Self::SpecialToken => "special_tokens_map.json and tokenizer_config.json, in a token",
             Self::AddedTokens => "added_tokens.json",
             Self::Prompts => "config_sentence_transformers.json",
             Self::Transformer => "sentence_bert_config.json",
@@ -74,10 +82,24 @@ impl File {
             Self::Normalize => "Normalize/config.json",
             Self::LogitScore => "LogitScore/config.json",
             Self::Router => "router_config.json",
+            Self::RouterParameters => "router_config.json, in `parameters`",
             Self::AdapterConfig => "adapter_config.json",
             Self::Index => "model.safetensors.index.json",
             Self::Gguf => METADATA,
             Self::Other => "other files",
+        }
+    }
+
+    /// The kind of an object in a field, if its fields have rows of their own.
+    pub(super) fn of_object(self, field: &str) -> Option<Self> {
+        match (self, field) {
+            (Self::Config, "rope_parameters" | "rope_scaling") => Some(Self::Rope),
+            (Self::Rope, "full_attention" | "sliding_attention") => Some(Self::Rope),
+            (Self::TokenizerConfig | Self::SpecialTokens, field) if field.ends_with("_token") => {
+                Some(Self::SpecialToken)
+            }
+            (Self::Router, "parameters") => Some(Self::RouterParameters),
+            _ => None,
         }
     }
 

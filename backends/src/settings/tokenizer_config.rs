@@ -1,6 +1,6 @@
 //! Fields of a tokenizer's files.
 
-use super::row::File::{AddedTokens, SpecialTokens, Tokenizer, TokenizerConfig};
+use super::row::File::{AddedTokens, SpecialToken, SpecialTokens, Tokenizer, TokenizerConfig};
 use super::row::Group;
 use super::row::Mark::{Followed, Inert, Named, NamedInSome};
 
@@ -122,6 +122,20 @@ pub(super) const GROUPS: &[Group] = &[
         read_in: BASE,
         fields: &[("*_token", ""), ("additional_special_tokens", ""), ("extra_special_tokens", "")],
     },
+    Group {
+        file: SpecialToken,
+        mark: Followed,
+        read_in: BASE,
+        fields: &[
+            ("content", ""),
+            ("lstrip", ""),
+            ("rstrip", ""),
+            ("normalized", ""),
+            ("single_word", ""),
+            ("special", ""),
+        ],
+    },
+    Group { file: SpecialToken, mark: Inert, read_in: BASE, fields: &[("__type", ""), ("id", "")] },
     Group { file: AddedTokens, mark: Followed, read_in: BASE, fields: &[("*", "")] },
     Group {
         file: Tokenizer,

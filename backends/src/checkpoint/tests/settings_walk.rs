@@ -342,6 +342,7 @@ fn fields_of_a_new_release_are_named() {
         ("config_sentence_transformers.json", "new_of_prompts"),
         ("sentence_bert_config.json", "new_of_transformer"),
         ("1_Pooling/config.json", "new_of_pooling"),
+        ("special_tokens_map.json", "new_of_tokens"),
     ] {
         let file = dir.path().join(path);
         let json = if file.exists() { read_json(&file) } else { json!({"max_seq_length": 64}) };

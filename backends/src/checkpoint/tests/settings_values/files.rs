@@ -215,7 +215,7 @@ fn values_have_the_effect_that_they_have_in_the_libraries() {
 }
 
 /// Rows whose values are elsewhere: other spellings or a file of their own, with the test.
-const ELSEWHERE: [(File, &str, &str); 17] = [
+const ELSEWHERE: [(File, &str, &str); 26] = [
     (File::TokenizerConfig, "legacy", "rebuilt_tokenizers"),
     (File::TokenizerConfig, "do_basic_tokenize", "vocab_txt"),
     (File::TokenizerConfig, "add_bos_token", "configs: transformers 5 ignores it"),
@@ -226,6 +226,15 @@ const ELSEWHERE: [(File, &str, &str); 17] = [
     (File::Router, "types", "hub_routers"),
     (File::Router, "structure", "hub_routers"),
     (File::Router, "parameters", "router_prompts"),
+    (File::RouterParameters, "default_route", "hub_routers"),
+    (File::RouterParameters, "allow_empty_key", "hub_routers"),
+    (File::RouterParameters, "route_mappings", "hub_routers"),
+    (File::SpecialToken, "content", "`*_token`"),
+    (File::SpecialToken, "lstrip", "described_token"),
+    (File::SpecialToken, "rstrip", "described_token"),
+    (File::SpecialToken, "normalized", "described_token"),
+    (File::SpecialToken, "single_word", "described_token"),
+    (File::SpecialToken, "special", "described_token"),
     (File::AdapterConfig, "base_model_name_or_path", "adapters"),
     (File::AdapterConfig, "revision", "hub_adapters"),
     (File::AdapterConfig, "modules_to_save", "adapters"),
@@ -239,7 +248,9 @@ const ELSEWHERE: [(File, &str, &str); 17] = [
 fn by_row() -> BTreeMap<(File, &'static str), Vec<Value>> {
     let mut found: BTreeMap<_, Vec<Value>> = BTreeMap::new();
     let followed = groups().filter(|group| {
-        group.mark == Mark::Followed && !matches!(group.file, File::Config | File::Tokenizer | File::Gguf | File::Other)
+        // `config` has values of the objects in `config.json`.
+        let is_elsewhere = matches!(group.file, File::Config | File::Rope | File::Tokenizer | File::Gguf | File::Other);
+        group.mark == Mark::Followed && !is_elsewhere
     });
     for (file, row) in followed.flat_map(|group| group.fields.iter().map(|(row, _)| (group.file, *row))) {
         let is_case = |case: &&Value| {
