@@ -118,10 +118,12 @@ const OF_MODEL_TYPES: [(&str, Class); 16] = [
 ];
 
 /// Model types whose class is fixed, regardless of the class in a file.
-const FIXED: [(&str, Class); 4] = [
+const FIXED: [(&str, Class); 6] = [
     ("qwen2", Class::Qwen2),
     ("modernbert", Class::Generic),
     ("mistral", Class::Generic),
+    ("ministral3", Class::Generic),
+    ("umt5", Class::Generic),
     ("xlm-roberta-xl", Class::Generic),
 ];
 
