@@ -204,12 +204,19 @@ pub(crate) fn parse_json(name: &str, bytes: &[u8]) -> Result<Value, LoadError> {
 pub(crate) fn names_in_order(file: &str, bytes: &[u8], field: &str) -> Result<Vec<String>, LoadError> {
     let fields: Result<HashMap<String, Member>, _> = serde_json::from_slice(bytes);
     let mut fields = fields.map_err(|error| LoadError::invalid(file, format!("is not JSON: {error}")))?;
-    let Some(Member::Object(Names(mut names))) = fields.remove(field) else {
-        return Err(LoadError::invalid(file, format!("`{field}` must be an object")));
-    };
-    let mut known = HashSet::new();
-    names.retain(|name| known.insert(name.clone()));
-    Ok(names)
+    match fields.remove(field) {
+        Some(Member::Object(names)) => Ok(names.first_places()),
+        _ => Err(LoadError::invalid(file, format!("`{field}` must be an object"))),
+    }
+}
+
+/// The names of a JSON file's object in file order. A repeated name counts at its first place.
+///
+/// # Errors
+/// It is not a JSON object.
+pub(crate) fn top_names_in_order(file: &str, bytes: &[u8]) -> Result<Vec<String>, LoadError> {
+    let names: Result<Names, _> = serde_json::from_slice(bytes);
+    names.map(Names::first_places).map_err(|error| LoadError::invalid(file, format!("is not a JSON object: {error}")))
 }
 
 /// A member of an object.
@@ -223,6 +230,16 @@ enum Member {
 
 /// The names of an object's members.
 struct Names(Vec<String>);
+
+impl Names {
+    /// The names without repetitions.
+    fn first_places(self) -> Vec<String> {
+        let mut known = HashSet::new();
+        let mut names = self.0;
+        names.retain(|name| known.insert(name.clone()));
+        names
+    }
+}
 
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -40,8 +40,18 @@ def pairs(texts):
 
 
 def ends_in_unit_vectors(folder):
-    """True if the last module is Normalize; a server then scales vectors, otherwise it is told not to."""
+    """True if the last module is Normalize, in a Router that of the texts without a task; a server then scales vectors, otherwise it is
+    told not to."""
     try:
-        return json.loads((folder / "modules.json").read_text())[-1]["type"].endswith("Normalize")
+        last = read(folder / "modules.json")[-1]
+        if last["type"].endswith("Router"):
+            router = read(folder / last["path"] / "router_config.json")
+            route = router["structure"][router["parameters"]["default_route"]]
+            return router["types"][route[-1]].endswith("Normalize")
+        return last["type"].endswith("Normalize")
     except (OSError, IndexError, KeyError, TypeError):
         return False
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -134,7 +134,8 @@ impl Inspection {
                 let metadata = Metadata::read(&files, gguf.as_ref(), sums)?;
                 let (weights, warnings) = match gguf {
                     Some(gguf) => {
-                        let ignored = settings::named_metadata(&gguf)?.into_iter().collect();
+                        let ignored =
+                            settings::named_metadata(&gguf)?.into_iter().chain(gguf.other_epsilon()?).collect();
                         (Some(Weights::Gguf(GgufWeights::new(gguf, &metadata.config)?)), ignored)
                     }
                     None => adapter::weights(&files, &metadata.config)?,

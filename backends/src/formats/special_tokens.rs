@@ -1,8 +1,8 @@
 //! Special tokens around a text.
 
-use tokenizers::Tokenizer;
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::{Encoding, Error, Token, Tokenizer};
 
 /// Special tokens that a tokenizer adds to every text, by name and id.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub(crate) enum SecondText {
 ///
 /// # Errors
 /// The tokenizer rejects them.
-pub(crate) fn set_template(tokenizer: &mut Tokenizer, template: &Template) -> Result<(), tokenizers::Error> {
+pub(crate) fn set_template(tokenizer: &mut Tokenizer, template: &Template) -> Result<(), Error> {
     let token = |token: &Option<(String, u32)>, segment: usize| -> Option<String> {
         token.as_ref().map(|(name, _)| format!("{name}:{segment}"))
     };
@@ -54,5 +54,29 @@ pub(crate) fn set_template(tokenizer: &mut Tokenizer, template: &Template) -> Re
         .special_tokens(tokens)
         .build()?;
     tokenizer.with_post_processor(Some(template));
+    Ok(())
+}
+
+/// Removes the special tokens around texts. The texts of a pair keep their order and token types, as they do in the library for a call
+/// without special tokens.
+///
+/// # Errors
+/// The tokenizer rejects texts.
+pub(crate) fn remove_special_tokens(tokenizer: &mut Tokenizer) -> Result<(), Error> {
+    // One token each, whose id is the number of the text.
+    let text = |number: u32| Encoding::from_tokens(vec![Token::new(number, String::new(), (0, 0))], number);
+    let pieces = |encoding: &Encoding| -> Vec<String> {
+        let tokens = encoding.get_ids().iter().zip(encoding.get_type_ids());
+        tokens.map(|(number, kind)| format!("{}:{kind}", if *number == 0 { "$A" } else { "$B" })).collect()
+    };
+    let single = pieces(&tokenizer.post_process(text(0), None, false)?);
+    let pair = pieces(&tokenizer.post_process(text(0), Some(text(1)), false)?);
+    let mut template = TemplateProcessing::builder();
+    template.try_single(single)?;
+    // Some tokenizers have no template for pairs.
+    if pair.len() == 2 {
+        template.try_pair(pair)?;
+    }
+    tokenizer.with_post_processor(Some(template.build()?));
     Ok(())
 }

@@ -46,6 +46,7 @@ pub(super) const GROUPS: &[Group] = &[
             ("do_basic_tokenize", ""),
             ("trim_offsets", ""),
             ("unk_id", ""),
+            ("extra_ids", ""),
         ],
     },
     Group {

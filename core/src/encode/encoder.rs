@@ -247,7 +247,11 @@ impl Encoder {
         let lens = (first.len(), second.as_ref().map(Pieces::len));
         let (lens, is_truncated) = options.kept(lens, added, is_part, place)?;
         let first = first.cut_to(lens[0], options.direction);
-        let second = second.map(|second| second.cut_to(lens[1], options.direction));
+        let mut second = second.map(|second| second.cut_to(lens[1], options.direction));
+        // The library's type of the second text, which only a post-processor changes.
+        if self.tokenizer.get_post_processor().is_none() {
+            second.iter_mut().for_each(|second| second.set_type_ids(vec![1; second.len()]));
+        }
         // Pieces are post-processed already; doing it again would trim their offsets again.
         let offsets = if options.offsets { first.get_offsets().to_vec() } else { Vec::new() };
         let whole = self
@@ -364,3 +368,7 @@ fn characters(input: &Input) -> usize {
 #[cfg(test)]
 #[path = "tests/encoder.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/token_types.rs"]
+mod type_tests;

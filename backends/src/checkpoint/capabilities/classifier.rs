@@ -151,6 +151,7 @@ fn check_labels(file: &str, labels: &[String]) -> Result<(), LoadError> {
 fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<(&'static str, String)>, LoadError> {
     const FILE: &str = "config_sentence_transformers.json";
     const NEWER: &str = "activation_fn";
+    const NESTED: &str = "sentence_transformers.activation_fn";
     const OLDER: &str = "sbert_ce_default_activation_function";
     if let Some(own) = files.json(FILE)?
         && let Some(name) = Fields::new(FILE, &own)?.optional(NEWER)?
@@ -158,7 +159,7 @@ fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<(&'
         return Ok(Some((NEWER, name)));
     }
     Ok(match config.object("sentence_transformers")? {
-        Some(fields) => fields.optional(NEWER)?.map(|name| (NEWER, name)),
+        Some(fields) => fields.optional(NEWER)?.map(|name| (NESTED, name)),
         None => config.optional(OLDER)?.map(|name| (OLDER, name)),
     })
 }

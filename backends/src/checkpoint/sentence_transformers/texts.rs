@@ -1,14 +1,14 @@
 //! Settings for texts in the config of sentence-transformers' Transformer module.
 
 use super::transformer;
-use crate::checkpoint::tokenizer::tokenizer_json::lowercase;
+use crate::checkpoint::tokenizer::tokenizer_json::{invalid, lowercase};
 use crate::error::LoadError;
+use crate::formats::special_tokens::remove_special_tokens;
 use crate::json::{Fields, shown};
 use crate::source::ModelFiles;
 use prefold_core::TokenizerSums;
 use serde_json::Value;
 use tokenizers::Tokenizer;
-use tokenizers::processors::PostProcessorWrapper;
 
 /// Tasks that may have their own length, and the field of each.
 const TASKS: [(&str, &str); 2] = [("query", "query_length"), ("document", "document_length")];
@@ -128,7 +128,7 @@ impl TextSettings {
             lowercase(tokenizer, sums)?;
         }
         if self.without_special_tokens {
-            tokenizer.with_post_processor(None::<PostProcessorWrapper>);
+            remove_special_tokens(tokenizer).map_err(invalid)?;
         }
         Ok(())
     }

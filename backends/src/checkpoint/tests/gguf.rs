@@ -261,7 +261,7 @@ fn what_is_not_supported_is_refused_by_name() {
         ("general.alignment", Value::U64(32), &["general.alignment", "32 bits"]),
         ("llama.context_length", Value::U32(u32::MAX), &["max_position_embeddings"]),
         ("tokenizer.ggml.model", string("llama"), &["tokenizer.ggml.scores", "missing"]),
-        ("tokenizer.ggml.pre", string("tekken"), &["tekken", "smollm, qwen2"]),
+        ("tokenizer.ggml.pre", string("tekken"), &["tekken", "smollm, starcoder", "qwen2, deepseek-r1-qwen"]),
         ("tokenizer.ggml.pre", string("default"), &["default", "put it into the same folder"]),
         ("tokenizer.ggml.merges", Value::Array(vec![string("ab")]), &["tokenizer.ggml.merges", "\"ab\""]),
         ("tokenizer.ggml.merges", Value::Array(vec![Value::U32(1)]), &["tokenizer.ggml.merges", "strings"]),

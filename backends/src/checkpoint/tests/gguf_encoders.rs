@@ -397,6 +397,14 @@ fn what_is_not_supported_is_refused_by_name() {
         ("bert-mean-tiny", "bert.attention.head_count", Value::U32(5), &["embedding_length", "multiple"]),
         (
             "bert-mean-tiny",
+            "bert.attention.key_length",
+            Value::U32(16),
+            &["attention.key_length", "16", "8, the width"],
+        ),
+        ("bert-mean-tiny", "bert.attention.value_length", Value::U32(4), &["value_length", "4", "8, the width"]),
+        ("xlm-roberta-reranker-tiny", "bert.classifier.pooling_type", Value::U32(1), &["pooling_type` 1", "2 cls"]),
+        (
+            "bert-mean-tiny",
             "general.architecture",
             string("neo-bert"),
             &["neo-bert", "llama, llama-embed, modern-bert, nomic-bert, nomic-bert-moe"],

@@ -130,6 +130,7 @@ fn tokenizer_cases() -> Vec<Case> {
     vec![
         (qwen, "tokenizer.ggml.add_bos_token", flag(true)),
         (qwen, "tokenizer.ggml.add_eos_token", flag(false)),
+        (cross_encoder, "tokenizer.ggml.add_sep_token", flag(false)),
         (spaced, "tokenizer.ggml.add_space_prefix", flag(false)),
         (unigram, "tokenizer.ggml.bos_token_id", numbers([1, 2, 3, 9999])),
         (cls, "tokenizer.ggml.cls_token_id", numbers([1, 3, 4, 9999])),
@@ -207,7 +208,8 @@ fn outcome(gguf: &Gguf) -> String {
         .chain(odd)
         .map(|text| checkpoint.tokenizer.encode(text, true).unwrap().get_ids().to_vec())
         .collect();
-    format!("{:?} {:?} {tokens:?}", checkpoint.config, checkpoint.capabilities)
+    let pair = checkpoint.tokenizer.encode(("red", "fox"), true).unwrap().get_ids().to_vec();
+    format!("{:?} {:?} {tokens:?} {pair:?}", checkpoint.config, checkpoint.capabilities)
 }
 
 #[test]
@@ -250,6 +252,7 @@ fn other_keys_of_a_model_or_tokenizer_are_named_unless_they_have_no_effect() {
     for (key, value, shown) in [
         ("qwen3.new_setting", Value::U32(3), "`qwen3.new_setting`: 3 is ignored"),
         ("qwen3.logit_scale", Value::F32(0.5), "`qwen3.logit_scale`: 0.5 is ignored"),
+        ("qwen3.embedding_length_out", Value::U32(8), "`qwen3.embedding_length_out`: 8 is ignored"),
         ("qwen3.layers", list(&[Value::U32(1), Value::U32(2)]), "`qwen3.layers`: \"2 values\" is ignored"),
         ("tokenizer.ggml.new_setting", text("yes"), "`tokenizer.ggml.new_setting`: \"yes\" is ignored"),
     ] {
@@ -267,4 +270,27 @@ fn other_keys_of_a_model_or_tokenizer_are_named_unless_they_have_no_effect() {
     ] {
         assert_eq!(warnings(key, value), Vec::<String>::new(), "{key}");
     }
+}
+
+#[test]
+fn the_epsilon_of_modernbert_has_either_key() {
+    const USED: &str = "modern-bert.attention.layer_norm_epsilon";
+    const OTHER: &str = "modern-bert.attention.layer_norm_rms_epsilon";
+    let mut gguf = modernbert();
+    let read = |gguf: &Gguf| {
+        let checkpoint = gguf.open().unwrap();
+        (checkpoint.config.norm.eps, checkpoint.capabilities.warnings.clone())
+    };
+    gguf.set(USED, Value::F32(1e-5));
+    gguf.set(OTHER, Value::F32(1e-5));
+    assert_eq!(read(&gguf), (1e-5, vec![]));
+    gguf.set(OTHER, Value::F32(1e-3));
+    let (eps, warnings) = read(&gguf);
+    assert_eq!(eps, 1e-5, "as in llama.cpp");
+    let words = [OTHER, "0.001 is ignored", "the original model's", "0.00001"];
+    assert!(warnings.len() == 1 && words.iter().all(|it| warnings[0].contains(it)), "{warnings:?}");
+    gguf.metadata.remove(USED);
+    assert_eq!(read(&gguf), (1e-3, vec![]), "as the converter writes a config with `norm_eps` alone");
+    gguf.metadata.remove(OTHER);
+    assert!(gguf.open().unwrap_err().contains(&format!("`{USED}` is missing")));
 }

@@ -7,7 +7,7 @@ use candle_core::quantized::gguf_file::Value;
 use serde_json::json;
 use std::fs;
 use tempfile::TempDir;
-use tokenizers::{NormalizerWrapper, Tokenizer};
+use tokenizers::{ModelWrapper, NormalizerWrapper, Tokenizer};
 
 fn string(text: &str) -> Value {
     Value::String(text.to_owned())
@@ -129,4 +129,49 @@ fn without_a_class_a_tokenizer_in_the_folder_is_what_it_says() {
     // A file of `bert` can also be one of RoBERTa or DistilBERT, whose classes differ.
     let [_, found] = ids_beside(&folder, "the");
     assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn names_of_one_pattern_split_texts_alike() {
+    let of = |pre: &str| {
+        let mut gguf = Gguf::from_fixture("qwen3-tiny", "qwen2");
+        gguf.set("tokenizer.ggml.pre", string(pre));
+        gguf.set("qwen3.pooling_type", Value::U32(1));
+        let tokenizer = gguf.open().unwrap_or_else(|error| panic!("{pre}: {error}")).tokenizer;
+        let ModelWrapper::BPE(model) = tokenizer.get_model() else { panic!("{pre}") };
+        let ids = |text: &str| tokenizer.encode(text, true).unwrap().get_ids().to_vec();
+        let (texts, adds_bos) = (["It's 12345", "  a\n\n b"].map(ids), ids("a").len() > 1);
+        let texts = texts.map(|ids| ids.into_iter().filter(|&id| id != 1000).collect::<Vec<_>>());
+        let split = serde_json::to_value(tokenizer.get_pre_tokenizer().unwrap()).unwrap();
+        (split, texts, model.ignore_merges, adds_bos, tokenizer.get_normalizer().is_some())
+    };
+    let (llama, qwen, digits, gpt2) = (of("llama-bpe"), of("qwen2"), of("smollm"), of("gpt-2"));
+    assert!(llama.0 != qwen.0 && qwen.0 != gpt2.0 && digits.0 != gpt2.0);
+    assert_eq!((llama.2, llama.3, llama.4), (true, true, false));
+    assert_eq!((qwen.2, qwen.3, qwen.4), (false, false, true));
+    for name in ["llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"] {
+        assert_eq!(of(name), llama, "{name}");
+    }
+    for name in ["glm4", "glm5", "dbrx", "smaug-bpe", "chatglm-bpe"] {
+        let found = of(name);
+        assert_eq!((&found.0, &found.1), (&llama.0, &llama.1), "{name}");
+        assert_eq!((found.2, found.3, found.4), (name.starts_with("glm"), false, false), "{name}");
+    }
+    assert_eq!(of("deepseek-r1-qwen"), qwen);
+    for name in ["kormo", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2"] {
+        let found = of(name);
+        assert_eq!((found.0, found.1, found.4), (qwen.0.clone(), qwen.1.clone(), false), "{name}");
+    }
+    for name in ["starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"] {
+        assert_eq!(of(name), digits, "{name}");
+    }
+    for name in
+        ["phi-2", "gigachat", "a.x-4.0", "mellum", "exaone4", "mpt", "olmo", "jais", "trillion", "granite-docling"]
+    {
+        assert_eq!(of(name), gpt2, "{name}");
+    }
+    for name in ["jina-v1-en", "jina-v2-code", "jina-v2-de", "jina-v2-es", "jina-de", "jina-es"] {
+        assert_eq!(of(name), of("roberta-bpe"), "{name}");
+        assert!(of(name).0 == gpt2.0 && of(name).3);
+    }
 }

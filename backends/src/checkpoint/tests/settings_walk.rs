@@ -10,10 +10,11 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Rows that the walk cannot probe, with the test that does.
-const ELSEWHERE: [(File, &str, &str); 19] = [
+const ELSEWHERE: [(File, &str, &str); 20] = [
     (File::TokenizerConfig, "legacy", "rebuilt_tokenizers"),
     (File::TokenizerConfig, "trim_offsets", "rebuilt_tokenizers"),
     (File::TokenizerConfig, "unk_id", "rebuilt_tokenizers"),
+    (File::TokenizerConfig, "extra_ids", "tokenizer_settings"),
     (File::TokenizerConfig, "do_basic_tokenize", "vocab_txt"),
     (File::TokenizerConfig, "*_token", "tokenizer_settings"),
     (File::Transformer, "module_output_name", "with `pooler_output`: configs"),

@@ -134,6 +134,34 @@ fn texts_may_have_no_special_tokens() {
 }
 
 #[test]
+fn texts_of_a_pair_without_special_tokens_keep_their_token_types() {
+    let types = |model: &str, processor: Option<Value>| {
+        let dir = copy_of(model);
+        write_json(&dir.path().join(SENTENCE), &json!({"processing_kwargs": {"text": {"add_special_tokens": false}}}));
+        if let Some(processor) = processor {
+            Set("tokenizer_config.json", "/tokenizer_class", json!("PreTrainedTokenizerFast")).apply(dir.path());
+            Set("tokenizer.json", "/post_processor", processor).apply(dir.path());
+        }
+        let tokenizer = open(dir.path()).unwrap().tokenizer;
+        let pair = tokenizer.encode(("the", "the the"), true).unwrap();
+        let single = tokenizer.encode("the", true).unwrap();
+        (single.get_type_ids()[0], pair.get_type_ids().to_vec())
+    };
+    let bert = "bert-reranker-tiny";
+    assert_eq!(types(bert, None), (0, vec![0, 1, 1]));
+    assert!(types("roberta-tiny", None).1.iter().all(|kind| *kind == 0), "RoBERTa has one type");
+    let text = |name: &str, kind: usize| json!({"Sequence": {"id": name, "type_id": kind}});
+    let template = |pair: Value| json!({"type": "TemplateProcessing", "single": [text("A", 1)], "pair": pair, "special_tokens": {}});
+    assert_eq!(types(bert, Some(template(json!([text("A", 1), text("B", 0)])))), (1, vec![1, 0, 0]));
+    assert_eq!(
+        types(bert, Some(template(json!([text("B", 0), text("A", 1)])))),
+        (1, vec![0, 0, 1]),
+        "the order is the template's"
+    );
+    assert_eq!(types(bert, Some(Value::Null)), (0, vec![0, 1, 1]));
+}
+
+#[test]
 fn fields_that_are_not_followed_are_named() {
     let warnings = |config: Value| capabilities(with_config(SENTENCE, &config).path()).warnings;
     let harmless = json!({"processing_kwargs": {"text": {"padding": "max_length", "truncation": "longest_first",

@@ -2,6 +2,7 @@
 
 use super::{Tokenizer, copy_of, open, read_json, write_json};
 use serde_json::{Value, json};
+use std::fs;
 use std::path::Path;
 
 fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
@@ -137,6 +138,99 @@ fn special_tokens_come_from_every_file_that_names_them() {
     let (tokenizer, _) = with("bert-mean-tiny", json!({"added_tokens_decoder": null}), added);
     let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "a").unwrap();
     assert!(!found.special);
+}
+
+/// The new tokens of t5-tiny, which has rows for three, in the order of their ids, and the refusal or the warnings. `config` is the beginning of
+/// `tokenizer_config.json`; without `map` the file keeps its list of added tokens.
+fn new_tokens(config: &str, map: Option<&str>) -> (Vec<String>, Vec<String>) {
+    let dir = copy_of("t5-tiny");
+    let path = dir.path().join("tokenizer_config.json");
+    edit(&path, |old| {
+        let old = old.as_object_mut().unwrap();
+        old.retain(|name, _| name != "additional_special_tokens" && !config.contains(&format!("{name:?}:")));
+        if let Some(map) = map {
+            old.remove("added_tokens_decoder");
+            fs::write(dir.path().join("special_tokens_map.json"), map).unwrap();
+        }
+    });
+    let rest = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{{{config}, {}", rest.trim_start().trim_start_matches('{'))).unwrap();
+    let checkpoint = match open(dir.path()) {
+        Ok(checkpoint) => checkpoint,
+        Err(refusal) => return (vec![], vec![refusal.to_string()]),
+    };
+    let added = checkpoint.tokenizer.get_added_tokens_decoder();
+    let mut found: Vec<_> = added.into_iter().filter(|(id, _)| *id > 444).collect();
+    found.sort_by_key(|(id, _)| *id);
+    (found.into_iter().map(|(_, token)| token.content).collect(), checkpoint.capabilities.warnings.clone())
+}
+
+#[test]
+fn tokens_of_other_names_have_ids_in_the_order_of_the_file() {
+    for (config, map, expected) in [
+        (r#""zz_token": "<z>", "mm_token": "<m>", "aa_token": "<a>""#, None, "<z><m><a>"),
+        (
+            r#""zz_token": "<z>", "yy_token": {"content": "<y>", "__type": "AddedToken"}, "aa_token": "<a>""#,
+            None,
+            "<y><z><a>",
+        ),
+        (r#""zz_token": "<z>", "yy_token": {"content": "<y>"}, "aa_token": "<a>""#, None, "<z><a>"),
+        (r#""extra_special_tokens": {"b": "<b>", "a": "<a>"}, "zz_token": "<z>""#, None, "<z><b><a>"),
+        (r#""extra_special_tokens": {"b": "<b>", "zz_token": "<zz>"}, "zz_token": "<z>""#, None, "<zz><b>"),
+        (
+            r#""zz_token": "<z>""#,
+            Some(r#"{"mm_token": "<m>", "bb_token": {"content": "<b>"}, "additional_special_tokens": []}"#),
+            "<m><b><z>",
+        ),
+        (
+            r#""extra_special_tokens": {"b": "<b>"}"#,
+            Some(r#"{"extra_special_tokens": {"c": "<c>", "a": "<a>"}}"#),
+            "<b><c><a>",
+        ),
+        (r#""x_token": true"#, None, ""),
+    ] {
+        let (found, warnings) = new_tokens(config, map);
+        assert_eq!((found.concat(), warnings), (expected.to_owned(), vec![]), "{config}");
+    }
+}
+
+#[test]
+fn unnamed_tokens_come_from_the_field_that_counts() {
+    let older = Some(r#"{"additional_special_tokens": ["<new>"]}"#);
+    let newer = Some(r#"{"extra_special_tokens": ["<new>"]}"#);
+    for (config, map, expected) in [
+        (r#""additional_special_tokens": ["<old>"]"#, older, "<old>"),
+        (r#""extra_special_tokens": ["<old>"]"#, older, "<old>"),
+        (r#""extra_special_tokens": ["<old>"]"#, newer, "<old><new>"),
+        (r#""extra_special_tokens": [], "additional_special_tokens": ["<old>"]"#, None, "<old>"),
+        (r#""x": null"#, older, "<new>"),
+    ] {
+        assert_eq!(new_tokens(config, map).0.concat(), expected, "{config} {map:?}");
+    }
+}
+
+#[test]
+fn t5_has_tokens_for_masked_spans_unless_the_config_lists_others() {
+    let t5 = |config: &str, map: Option<&str>| {
+        let (found, warnings) = new_tokens(&format!(r#""tokenizer_class": "T5Tokenizer"{config}"#), map);
+        (found.concat(), warnings.concat())
+    };
+    let older = Some(r#"{"additional_special_tokens": ["<new>"]}"#);
+    let (found, warnings) = t5("", older);
+    assert_eq!(found, "<new><extra_id_2><extra_id_3>", "before the class's own");
+    assert!(warnings.contains("\"<extra_id_4>\"") && warnings.contains("no rows"), "{warnings}");
+    assert_eq!(t5("", None).0, "<extra_id_2><extra_id_3><extra_id_4>");
+    assert_eq!(t5(r#", "extra_ids": 4"#, None), ("<extra_id_2><extra_id_3>".to_owned(), String::new()));
+    for (config, map) in
+        [(r#", "additional_special_tokens": ["<old>"]"#, older), (r#", "extra_special_tokens": ["<old>"]"#, None)]
+    {
+        assert_eq!(t5(config, map), ("<old>".to_owned(), String::new()), "{config}");
+    }
+    // transformers refuses another number of them.
+    let two = Some(r#"{"additional_special_tokens": ["<extra_id_0>", "<extra_id_1>"]}"#);
+    assert!(t5("", two).1.contains("`extra_ids` is 100, but special_tokens_map.json lists 2 tokens"));
+    assert_eq!(t5(r#", "extra_ids": 2"#, two), (String::new(), String::new()));
+    assert!(t5(r#", "extra_ids": 1001"#, None).1.contains("`extra_ids` is 1001, the limit is 1000"));
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use super::class::Class;
 use super::described_token::described_token;
+use super::named_tokens::{DECODER, Sources, special_tokens_map};
 use super::tokenizer_json::{self, CONFIG};
 use crate::error::LoadError;
-use crate::json::{Fields, first_names, shown};
+use crate::json::{Fields, first_names};
 use crate::source::ModelFiles;
 use crate::source::tokenizer_files::{ADDED_TOKENS, SPECIAL_TOKENS};
 use prefold_core::{TokenizerSums, check_added_tokens};
@@ -12,13 +13,6 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tokenizers::tokenizer::AddedVocabulary;
 use tokenizers::{AddedToken, Model, Tokenizer};
-
-/// Fields of the named special tokens, in the order of [`Class::special_tokens`].
-const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-/// The list of added tokens by id.
-const DECODER: &str = "added_tokens_decoder";
-/// Further special tokens, in the newer and the older spelling.
-const EXTRA: [&str; 2] = ["extra_special_tokens", "additional_special_tokens"];
 
 /// Adds the tokens; returns a warning about tokens without a row in the model's embeddings, of which there are `vocab_size`.
 ///
@@ -43,9 +37,10 @@ pub(super) fn apply(
     let listed = listed(&config)?;
     // A class that builds the tokenizer takes the tokens of tokenizer.json only if there is no list.
     let rebuilds = class != Class::Generic && listed.is_some();
-    let map = special_tokens_map(files, listed.is_some())?;
+    let map = special_tokens_map(files, &config)?;
     let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
-    let (named, further) = (named(&config, map.as_ref(), class)?, further(&config, map.as_ref())?);
+    let sources = Sources { files, config: &config, map: map.as_ref() };
+    let (named, further) = (sources.named(class)?, sources.further(class)?);
     let mut tokens: Vec<AddedToken> = match listed {
         Some(listed) => listed.into_values().collect(),
         None => legacy(files, &own)?,
@@ -105,77 +100,6 @@ fn legacy(files: &ModelFiles, own: &BTreeMap<u32, AddedToken>) -> Result<Vec<Add
     }
     tokens.extend(own.iter().map(|(id, token)| (*id, token.clone())));
     Ok(tokens.into_values().collect())
-}
-
-/// The named special tokens of the files, and the tokens of the class that no file names.
-fn named(config: &Fields<'_>, map: Option<&Fields<'_>>, class: Class) -> Result<Vec<AddedToken>, LoadError> {
-    let mut tokens = Vec::new();
-    for (field, usual) in NAMED.into_iter().zip(class.special_tokens()) {
-        match naming(config, map, field) {
-            Some(fields) => tokens.extend(token(fields, field)?),
-            None if usual.is_empty() => {}
-            None => tokens.push(AddedToken::from(usual, true)),
-        }
-    }
-    // Tokens that only this model has, such as `image_token`.
-    for (field, value) in config.entries().filter(|(field, _)| field.ends_with("_token")) {
-        if !NAMED.contains(&field.as_str()) && (value.is_string() || value.is_object()) {
-            tokens.extend(token(config, field)?);
-        }
-    }
-    Ok(tokens.into_iter().map(|token| token.special(true)).collect())
-}
-
-/// The special tokens that the files list without names.
-fn further(config: &Fields<'_>, map: Option<&Fields<'_>>) -> Result<Vec<AddedToken>, LoadError> {
-    let Some((fields, field)) = EXTRA.iter().find_map(|field| Some((naming(config, map, field)?, *field))) else {
-        return Ok(vec![]);
-    };
-    let items: Vec<&Value> = match fields.get(field) {
-        Some(Value::Array(items)) => items.iter().collect(),
-        Some(Value::Object(items)) => items.values().collect(),
-        None => vec![],
-        Some(other) => return Err(fields.problem(field, &format!("must be a list, it is {}", shown(other)))),
-    };
-    let token = |item: &&Value| match item {
-        Value::String(content) => Ok(AddedToken::from(content.as_str(), true)),
-        item => Ok(described_token(&Fields::new(fields.file(), item)?, true)?.special(true)),
-    };
-    items.iter().map(token).collect()
-}
-
-/// The file that has a field, `special_tokens_map.json` first.
-fn naming<'a, 'f>(config: &'a Fields<'f>, map: Option<&'a Fields<'f>>, field: &str) -> Option<&'a Fields<'f>> {
-    map.into_iter().chain([config]).find(|fields| fields.mentions(field))
-}
-
-/// The text of a named special token, `usual` if no file names it.
-///
-/// # Errors
-/// A file is malformed.
-pub(super) fn special_token(
-    files: &ModelFiles,
-    config: &Fields<'_>,
-    (field, usual): (&str, &str),
-) -> Result<String, LoadError> {
-    let map = special_tokens_map(files, config.mentions(DECODER))?;
-    let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
-    let named = naming(config, map.as_ref(), field).map(|fields| token(fields, field)).transpose()?.flatten();
-    Ok(named.map_or_else(|| usual.to_owned(), |token| token.content))
-}
-
-/// `special_tokens_map.json`, which a list of added tokens replaces.
-fn special_tokens_map(files: &ModelFiles, is_listed: bool) -> Result<Option<Value>, LoadError> {
-    if is_listed { Ok(None) } else { files.json(SPECIAL_TOKENS) }
-}
-
-/// A named token, given as its text or as an object.
-fn token(fields: &Fields<'_>, field: &str) -> Result<Option<AddedToken>, LoadError> {
-    match fields.get(field) {
-        None => Ok(None),
-        Some(Value::Object(_)) => fields.object(field)?.map(|token| described_token(&token, true)).transpose(),
-        Some(_) => Ok(fields.optional::<String>(field)?.map(|content| AddedToken::from(content, true))),
-    }
 }
 
 /// Splits off the tokens whose id, given or the next free one as the library counts, has no row.

@@ -1,7 +1,7 @@
 //! Special tokens around a text, which some classes of transformers 5 choose themselves.
 
-use super::added_tokens::special_token;
 use super::class::Class;
+use super::named_tokens::special_token;
 use super::tokenizer_json;
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};

@@ -9,6 +9,7 @@ mod bert_normalizer;
 mod class;
 mod described_token;
 mod llama_template;
+mod named_tokens;
 mod rebuilt;
 mod unknown_token;
 mod vocab_txt;

@@ -1,7 +1,7 @@
 //! Settings of a tokenizer's model for texts that its vocabulary does not cover, which a class of transformers 5 chooses itself.
 
-use super::added_tokens::special_token;
 use super::class::Class;
+use super::named_tokens::special_token;
 use super::tokenizer_json;
 use crate::error::LoadError;
 use crate::formats::wordpiece::CONTINUES;

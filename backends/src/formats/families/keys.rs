@@ -7,6 +7,8 @@ pub(crate) struct Key {
     pub(crate) json: &'static [&'static str],
     /// In GGUF files, behind the architecture; empty if their tensors tell it.
     pub(crate) gguf: &'static str,
+    /// In GGUF files without that key; empty if there is no other.
+    pub(crate) gguf_otherwise: &'static str,
 }
 
 /// The names of the settings of a family.
@@ -28,12 +30,17 @@ impl Key {
     const NONE: Self = Self::new(&[], "");
 
     const fn new(json: &'static [&'static str], gguf: &'static str) -> Self {
-        Self { json, gguf }
+        Self { json, gguf, gguf_otherwise: "" }
     }
 
     /// The setting in other spellings of `config.json`.
     const fn spelled(self, json: &'static [&'static str]) -> Self {
         Self { json, ..self }
+    }
+
+    /// The setting with another key in GGUF files that lack the first.
+    const fn otherwise(self, gguf_otherwise: &'static str) -> Self {
+        Self { gguf_otherwise, ..self }
     }
 }
 
@@ -79,7 +86,8 @@ pub(super) const DISTILBERT_KEYS: Keys = Keys {
 
 pub(super) const MODERNBERT_KEYS: Keys = Keys {
     activation: ENCODER_KEYS.activation.spelled(&["hidden_activation"]),
-    norm_eps: ENCODER_KEYS.norm_eps.spelled(&["norm_eps", "layer_norm_eps"]),
+    // Converters write `norm_eps` under the name of RMSNorm, and `layer_norm_eps`, which configs need not have, under the usual one.
+    norm_eps: ENCODER_KEYS.norm_eps.spelled(&["norm_eps", "layer_norm_eps"]).otherwise(DECODER_KEYS.norm_eps.gguf),
     ..ENCODER_KEYS
 };
 

@@ -76,7 +76,7 @@ impl GgufFile {
         )))
     }
 
-    fn class_pooling_key(&self) -> Result<String, LoadError> {
+    pub(super) fn class_pooling_key(&self) -> Result<String, LoadError> {
         Ok(format!("{}.classifier.pooling_type", self.architecture()?))
     }
 

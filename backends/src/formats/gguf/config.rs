@@ -118,6 +118,22 @@ impl GgufFile {
         }
     }
 
+    /// Checks that keys and values have one width, in families without a key of their own for it a head's share of the states.
+    fn check_head_widths(&self, family: &Family, key: &impl Fn(&str) -> String) -> Result<(), LoadError> {
+        const KEY_LENGTH: &str = "attention.key_length";
+        let heads = self.usize(&key("attention.head_count"))?.filter(|&heads| heads > 0);
+        let share = self.usize(&key("embedding_length"))?.zip(heads).map(|(width, heads)| width / heads);
+        let stated = self.usize(&key(KEY_LENGTH))?.filter(|_| family.keys.head_dim.gguf == KEY_LENGTH);
+        let Some(width) = stated.or(share) else { return Ok(()) };
+        for name in [KEY_LENGTH, "attention.value_length"].map(key) {
+            if let Some(other) = self.usize(&name)?.filter(|&other| other != width) {
+                let supported = format!("{width}, the width of a head");
+                return Err(LoadError::unsupported(self.name(), format!("`{name}` {other}"), supported));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses features that would change the computation and are not implemented.
     fn refuse_unsupported(&self, architecture: &str, family: &Family, naming: &Naming) -> Result<(), LoadError> {
         let refused = |what: String, supported: &str| Err(LoadError::unsupported(self.name(), what, supported));
@@ -147,11 +163,7 @@ impl GgufFile {
             }
             _ => {}
         }
-        let key_length = self.usize(&key("attention.key_length"))?;
-        let value_length = self.usize(&key("attention.value_length"))?;
-        if key_length.is_some() && value_length.is_some() && key_length != value_length {
-            return refused(format!("`{}` other than key_length", key("attention.value_length")), "equal lengths");
-        }
+        self.check_head_widths(family, &key)?;
         let known = |name: &str| naming.knows(name) || OTHER_PARTS.contains(&name);
         match self.tensor_names().find(|name| !known(name)) {
             Some(name) => {

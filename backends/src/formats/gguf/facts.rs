@@ -83,6 +83,25 @@ impl GgufFile {
         })
     }
 
+    /// A warning about a second epsilon of the norms: the original's, which llama.cpp does not read.
+    ///
+    /// # Errors
+    /// An epsilon is not a number.
+    pub(crate) fn other_epsilon(&self) -> Result<Option<String>, LoadError> {
+        let (architecture, key) = (self.architecture()?, self.family()?.keys.norm_eps);
+        if key.gguf_otherwise.is_empty() {
+            return Ok(None);
+        }
+        let [used, other] = [key.gguf, key.gguf_otherwise].map(|name| format!("{architecture}.{name}"));
+        Ok(match (self.f64(&used)?, self.f64(&other)?) {
+            (Some(eps), Some(ignored)) if eps != ignored => Some(format!(
+                "`{other}` {} is ignored, although it is the original model's: as in llama.cpp, norms have `{used}`, {}",
+                ignored as f32, eps as f32
+            )),
+            _ => None,
+        })
+    }
+
     /// The Dense modules in the file.
     fn dense(&self) -> Result<Vec<(&'static str, usize)>, LoadError> {
         if !self.family()?.gguf.is_some_and(|gguf| gguf.dense) {

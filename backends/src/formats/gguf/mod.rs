@@ -11,6 +11,7 @@ mod file;
 mod header;
 mod letter_case;
 mod names;
+mod pre_tokenizers;
 mod sentencepiece;
 mod settings;
 pub(crate) mod tokenizer;
@@ -20,7 +21,7 @@ mod unigram;
 mod weights;
 mod wordpiece;
 
-pub(crate) use byte_level::QWEN2;
 pub(crate) use facts::GgufFacts;
 pub(crate) use file::{CLASS_ROWS, GgufFile, METADATA, has_gguf_extension};
+pub(crate) use pre_tokenizers::QWEN2;
 pub(crate) use weights::{ClassRows, GgufWeights};

@@ -17,6 +17,12 @@ pub(super) struct Metadata<'a> {
     pub(super) json: Fields<'a>,
 }
 
+impl Metadata<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+}
+
 impl Settings for Metadata<'_> {
     fn json(&self) -> &Fields<'_> {
         &self.json
@@ -36,7 +42,7 @@ impl Settings for Metadata<'_> {
     }
 
     fn name(&self, key: &Key) -> String {
-        format!("{}.{}", self.architecture, key.gguf)
+        self.key(key.gguf)
     }
 
     fn usize(&self, key: &Key) -> Result<Option<usize>, LoadError> {
@@ -44,7 +50,11 @@ impl Settings for Metadata<'_> {
     }
 
     fn f64(&self, key: &Key) -> Result<Option<f64>, LoadError> {
-        self.file.f64(&self.name(key))
+        let value = self.file.f64(&self.name(key))?;
+        match key.gguf_otherwise {
+            otherwise if value.is_none() && !otherwise.is_empty() => self.file.f64(&self.key(otherwise)),
+            _ => Ok(value),
+        }
     }
 
     fn problem(&self, key: &Key, problem: &str) -> LoadError {

@@ -2,6 +2,7 @@
 
 use super::file::GgufFile;
 use crate::error::LoadError;
+use crate::formats::special_tokens::SecondText;
 use candle_core::quantized::gguf_file::Value;
 use prefold_core::check_pieces;
 use std::borrow::Cow;
@@ -128,6 +129,18 @@ pub(super) fn first_token(
         }
     }
     Err(file.lacks(ID))
+}
+
+/// The tokens around the second text of a pair, `usual` in tokenizers of this kind: no separator before it if the file says so.
+/// Other kinds have none; files of ModernBERT may still state one.
+///
+/// # Errors
+/// The statement is malformed.
+pub(super) fn separation(file: &GgufFile, usual: SecondText) -> Result<SecondText, LoadError> {
+    Ok(match (usual, file.bool("tokenizer.ggml.add_sep_token")?) {
+        (SecondText::Separated, Some(false)) => SecondText::Joined,
+        (usual, _) => usual,
+    })
 }
 
 /// Scores of the pieces by id.

@@ -1,7 +1,7 @@
 //! Metadata under the names that `config.json` has for them.
 
 use super::classifier::CLASS_BIAS;
-use super::file::GgufFile;
+use super::file::{CLASS_ROWS, GgufFile};
 use crate::config::MaskConfig;
 use crate::config::poolings::flag;
 use crate::error::LoadError;
@@ -94,6 +94,11 @@ impl GgufFile {
     fn head(&self, fields: &mut Map<String, Json>, family: &Family) -> Result<(), LoadError> {
         if !family.gguf.is_some_and(|gguf| gguf.classifier) {
             return Ok(());
+        }
+        let is_classifier = self.tensor(CLASS_ROWS).is_some();
+        if is_classifier && family.classifier_pooling.is_none() && self.class_pooling()? == Some(Pooling::Mean) {
+            let what = format!("`{}` 1", self.class_pooling_key()?);
+            return Err(LoadError::unsupported(self.name(), what, "2 cls, the first token, before the head"));
         }
         if let Some(field) = family.classifier_bias {
             fields.insert(field.to_owned(), json!(self.tensor(CLASS_BIAS).is_some()));

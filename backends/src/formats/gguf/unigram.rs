@@ -2,7 +2,7 @@
 
 use super::file::GgufFile;
 use super::letter_case::LetterCase;
-use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, scores, token_at, tokens};
+use super::tokens::{BESIDE, Kind, Token, added_tokens, failed, scores, separation, token_at, tokens};
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
 use crate::formats::wordpiece::add_tokens;
@@ -40,7 +40,7 @@ pub(super) fn tokenizer(file: &GgufFile, sums: &mut TokenizerSums) -> Result<Tok
     let template = Template {
         bos: Some(required("tokenizer.ggml.bos_token_id")?),
         eos: Some(required("tokenizer.ggml.eos_token_id")?),
-        second: SecondText::Separated,
+        second: separation(file, SecondText::Separated)?,
     };
     let (_, unk) = required("tokenizer.ggml.unknown_token_id")?;
     let failed = failed(file);
