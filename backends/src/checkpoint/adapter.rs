@@ -37,7 +37,7 @@ pub(super) fn weights(
     let adapted = AdaptedFiles::new(base, adapter, &config)?;
     let (modules, replaced) = adapted.counts();
     tracing::info!(modules, replaced, "a LoRA adapter is merged into the weights");
-    let warnings = files.adapter_base().into_iter().chain(adapted.warning()).collect();
+    let warnings = files.adapter_base().into_iter().chain(adapted.warnings()).collect();
     Ok((Some(Weights::Adapted(Box::new(adapted))), warnings))
 }
 

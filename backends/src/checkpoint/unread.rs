@@ -110,7 +110,7 @@ fn is_other_head(name: &str, of_head: &[String]) -> bool {
 fn is_left_out(name: &str, config: &TransformerConfig) -> bool {
     let is_disentangled = matches!(config.positions, PositionsConfig::Disentangled(_));
     let is_lora = name.contains(".parametrizations.weight.0.lora_");
-    let is_second_copy = name == "encoder.embed_tokens.weight" && config.names.words == "shared";
+    let is_second_copy = name == "shared.weight" && config.names.words == "encoder.embed_tokens";
     is_second_copy
         || is_disentangled && bare(name) == "embeddings.position_embeddings.weight"
         || is_lora && config.adapters.is_none()

@@ -39,7 +39,13 @@ pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, Lo
     }
     warnings.extend(of_module_lists(files)?);
     // A malformed list is reported where the model is read, unless options overrule it.
-    let ways = Ways::read(files).unwrap_or_default();
+    let ways = match Ways::read(files) {
+        Ok(None) if !is_gguf => {
+            warnings.extend(followed_without_list(files)?);
+            None
+        }
+        ways => ways.unwrap_or_default(),
+    };
     let mut seen: Vec<&Module> = Vec::new();
     for module in ways.iter().flat_map(|Ways(ways)| ways).flat_map(|way| &way.modules) {
         if module.path.is_empty() || seen.contains(&module) {
@@ -49,6 +55,25 @@ pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, Lo
         let Some(file) = File::of_module(module.short_class()) else { continue };
         let name = format!("{}/config.json", module.path);
         warnings.extend(files.json(&name)?.and_then(|json| warning(file, &name, &json)));
+    }
+    Ok(warnings)
+}
+
+/// The warnings about fields that sentence-transformers does not read where `modules.json` is missing.
+fn followed_without_list(files: &ModelFiles) -> Result<Vec<String>, LoadError> {
+    let transformer = SENTENCE_CONFIGS.map(|name| (File::Transformer, name));
+    let mut warnings = Vec::new();
+    for (file, name) in transformer.into_iter().chain([(File::Prompts, File::Prompts.name())]) {
+        let Some(json) = files.json(name)? else { continue };
+        let Ok(fields) = Fields::new(name, &json) else { continue };
+        let has_effect = |field: &str, value: &Value| {
+            let is_empty = |value: &Value| value.as_object().is_some_and(|items| items.values().all(|it| it == ""));
+            matches!(find(file, field), Some((Mark::Followed, _))) && !is_default(value, "") && !is_empty(value)
+        };
+        let followed = listed(fields.entries().filter(|(field, value)| has_effect(field, value)));
+        warnings.extend(followed.map(|(fields, verb)| {
+            format!("{name}: {fields} {verb} followed; sentence-transformers does not read this file without {MODULES}")
+        }));
     }
     Ok(warnings)
 }
@@ -106,16 +131,21 @@ pub(super) fn ignored<N: AsRef<str>, V: Borrow<Value>>(
     name: &str,
     fields: impl Iterator<Item = (N, V)>,
 ) -> Option<String> {
-    let ignored: Vec<(N, V)> = fields.collect();
-    let named = ignored.iter().take(MAX_NAMED);
+    listed(fields).map(|(fields, verb)| format!("{name}: {fields} {verb} ignored"))
+}
+
+/// Fields with their values, and the verb for as many; `None` without any.
+fn listed<N: AsRef<str>, V: Borrow<Value>>(fields: impl Iterator<Item = (N, V)>) -> Option<(String, &'static str)> {
+    let all: Vec<(N, V)> = fields.collect();
+    let named = all.iter().take(MAX_NAMED);
     let mut named: Vec<String> = named
         .map(|(field, value)| format!("`{}`: {}", prefold_core::shown(field.as_ref()), shown(value.borrow())))
         .collect();
-    if let Some(more) = ignored.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
+    if let Some(more) = all.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
         named.push(format!("{more} more"));
     }
-    let verb = if ignored.len() == 1 { "is" } else { "are" };
-    (!named.is_empty()).then(|| format!("{name}: {} {verb} ignored", named.join(", ")))
+    let verb = if all.len() == 1 { "is" } else { "are" };
+    (!named.is_empty()).then(|| (named.join(", "), verb))
 }
 
 /// `true` for the default, given as JSON, and for values that turn nothing on.

@@ -10,6 +10,7 @@ use crate::checkpoint::sentence_transformers::pooling::{self, PoolingConfig};
 use crate::config::{HeadActivation, poolings};
 use crate::error::LoadError;
 use crate::json::Fields;
+use crate::source::modules::MODULES;
 use prefold_core::{Capabilities, Embed, Pooling};
 
 impl Evidence<'_> {
@@ -76,7 +77,8 @@ impl Evidence<'_> {
         };
         let mut capabilities = Capabilities::embedding(embed, self.metadata.max_input_length);
         let of_adapters = self.default_adapter().into_iter();
-        let of_pooling = overruled.into_iter().chain(self.gguf_doubts(&pooling, &list));
+        let of_pooling = overruled.into_iter().chain(self.unlisted_pooling(&pooling, &list));
+        let of_pooling = of_pooling.chain(self.gguf_doubts(&pooling, &list));
         capabilities.warnings.extend(warning.into_iter().chain(of_pooling).chain(of_adapters));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
@@ -86,6 +88,14 @@ impl Evidence<'_> {
         let adapters = self.metadata.config.adapters.as_ref()?;
         let name = adapters.names.get(adapters.default?)?;
         Some(format!("texts without a `task` have the adapter `{name}`"))
+    }
+
+    /// A warning about a pooling that no `modules.json` lists.
+    fn unlisted_pooling(&self, pooling: &[Pooling], list: &ModuleList) -> Option<String> {
+        let folder = list.pooling.as_ref().filter(|_| list.normalized.is_empty() && pooling != [Pooling::Mean])?;
+        Some(format!(
+            "{MODULES} is missing: {folder}/config.json is followed, while sentence-transformers would pool the mean"
+        ))
     }
 
     /// Warnings about a GGUF file's pooling, unless the options replace it, and about its end token.

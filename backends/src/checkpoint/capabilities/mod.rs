@@ -98,7 +98,7 @@ impl Evidence<'_> {
         capabilities.warnings.extend(self.metadata.texts.warnings.iter().cloned());
         capabilities.warnings.extend(self.doubt(task, has_score_head)?);
         capabilities.warnings.extend(self.unused_modules(task)?);
-        capabilities.warnings.extend(self.metadata.json.as_ref().and_then(config_json::kept_mask));
+        capabilities.warnings.extend(self.metadata.json.iter().flat_map(config_json::followed_alone));
         match &head {
             HeadSource::Classifier { num_labels } if task == Task::Rerank && capabilities.rerank.is_none() => {
                 let problem = format!("a classifier with {num_labels} labels cannot rerank; it needs exactly 1");

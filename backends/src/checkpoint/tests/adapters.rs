@@ -129,6 +129,17 @@ fn modules_that_are_not_targets_stay_as_they_are_with_a_warning() {
 }
 
 #[test]
+fn tensors_named_after_the_adapter_are_merged_with_a_warning() {
+    let named = |(name, tensor): (String, Stored)| (name.replace(".weight", ".default.weight"), tensor);
+    let dir = beside("bert-mean-tiny", &settings(json!({})), lora(QUERY, [32, 32], 4).map(named));
+    let checkpoint = open(dir.path()).unwrap();
+    let found = difference(&checkpoint, "bert-mean-tiny", &format!("bert.{QUERY}.weight"), &[32, 32]);
+    assert_close(&found, &change([32, 32], 4, 2.0));
+    let [warning] = &checkpoint.capabilities.warnings[..] else { panic!() };
+    assert!(warning.contains("`default`") && warning.contains("peft ignores them"), "{warning}");
+}
+
+#[test]
 fn embeddings_biases_and_replaced_modules() {
     let (rank, width) = (2, 32);
     let words = read_json(&fixture("bert-reranker-tiny").join("config.json"))["vocab_size"].as_u64().unwrap() as usize;

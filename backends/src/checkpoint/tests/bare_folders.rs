@@ -41,6 +41,42 @@ fn configuration_alone_is_checked_and_not_started() {
 }
 
 #[test]
+fn a_pooling_that_no_list_names_is_followed_with_a_warning() {
+    for (model, warns) in [("bert-cls-tiny", true), ("bert-mean-tiny", false)] {
+        let dir = copy_of(model);
+        let listed = open(dir.path()).unwrap().capabilities;
+        fs::remove_file(dir.path().join("modules.json")).unwrap();
+        let found = open(dir.path()).unwrap().capabilities;
+        assert_eq!(found.embed.as_ref().unwrap().pooling, listed.embed.as_ref().unwrap().pooling);
+        let is_named =
+            found.warnings.iter().any(|warning| warning.contains("sentence-transformers would pool the mean"));
+        assert_eq!(is_named, warns, "{model}: {:?}", found.warnings);
+        assert!(!listed.warnings.iter().any(|warning| warning.contains("pool the mean")));
+    }
+}
+
+#[test]
+fn files_that_need_a_list_of_modules_in_the_library_are_followed_with_a_warning() {
+    let dir = copy_of("bert-mean-tiny");
+    write_json(
+        &dir.path().join("config_sentence_transformers.json"),
+        &json!({"prompts": {"query": "", "document": ""}}),
+    );
+    write_json(&dir.path().join("sentence_bert_config.json"), &json!({"max_seq_length": 7, "do_lower_case": false}));
+    let of = || open(dir.path()).unwrap().capabilities;
+    assert!(of().warnings.is_empty(), "{:?}", of().warnings);
+    fs::remove_file(dir.path().join("modules.json")).unwrap();
+    let found = of();
+    assert_eq!(found.max_input_length, 7);
+    let [warning] = &found.warnings[..] else { panic!("{:?}", found.warnings) };
+    let expected =
+        "sentence_bert_config.json: `max_seq_length`: 7 is followed; sentence-transformers does not read this file";
+    assert!(warning.starts_with(expected), "{warning}");
+    write_json(&dir.path().join("config_sentence_transformers.json"), &json!({"prompts": {"query": "Q: "}}));
+    assert!(of().warnings[1].contains("`prompts`: {\"query\":\"Q: \"} is followed"), "{:?}", of().warnings);
+}
+
+#[test]
 fn a_reranker_by_its_prompt_is_checked_without_its_tokens() {
     let model = check(bare("qwen3-reranker-tiny").path()).model.unwrap();
     assert!(model.capabilities.rerank.is_some());

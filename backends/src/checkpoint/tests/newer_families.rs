@@ -255,6 +255,11 @@ fn features_that_are_not_computed() {
         ("modernbert-tiny", config("/global_attn_every_n_layers", json!(0)), &["`global_attn_every_n_layers`"]),
         ("modernbert-tiny", config("/layer_types", json!(["full_attention"])), &["`layer_types` has 1 entries"]),
         ("modernbert-tiny", config("/rope_scaling", scaled.clone()), &["`rope_scaling.rope_type` \"linear\""]),
+        (
+            "gemma3-causal-tiny",
+            config("/rope_scaling", json!({"rope_type": "linear", "factor": 8.0})),
+            &["`rope_scaling` and `rope_parameters` with sets", "one of the two"],
+        ),
         ("modernbert-tiny", config("/global_rope_theta", json!(0)), &["`global_rope_theta` must be above 0"]),
         (
             "deberta-v2-reranker-tiny",
@@ -272,6 +277,11 @@ fn features_that_are_not_computed() {
         ("deberta-v2-tiny", config("/position_buckets", json!(16.5)), &["`position_buckets` must be a whole", "16.5"]),
         ("eurobert-late-tiny", config("/clf_pooling", json!("cls")), &["`clf_pooling` \"cls\"", "bos, mean, late"]),
         ("eurobert-mean-tiny", config("/classifier_pooling", json!("max")), &["`classifier_pooling` \"max\""]),
+        (
+            "eurobert-late-tiny",
+            config("/classifier_pooling", json!("mean")),
+            &["`classifier_pooling` and `clf_pooling` contradict"],
+        ),
         ("eurobert-tiny", config("/auto_map", json!({"AutoModel": "x.Other"})), &["auto_map", "x.Other"]),
         ("jina-v3-tiny", config("/lora_alpha", json!(1e30)), &["`lora_alpha` must be from 0 to 65536, it is 1"]),
         ("deberta-v2-tiny", config("/position_buckets", json!(20)), &["encoder.rel_embeddings.weight"]),
@@ -346,4 +356,17 @@ fn names_of_transformers_5() {
     );
     candle_core::safetensors::save(&renamed, &path).unwrap();
     assert!(open(dir.path()).is_ok());
+}
+
+#[test]
+fn the_older_name_of_eurobert_s_pooling_is_followed_with_a_warning() {
+    for (pooling, warns) in [("mean", true), ("bos", true), ("late", false)] {
+        let dir = copy_of("eurobert-late-tiny");
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config["clf_pooling"] = json!(pooling);
+        write_json(&path, &config);
+        let warnings = open(dir.path()).unwrap().capabilities.warnings.join("\n");
+        assert_eq!(warnings.contains("`clf_pooling`"), warns, "{pooling}: {warnings}");
+    }
 }

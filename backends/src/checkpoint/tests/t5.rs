@@ -69,15 +69,24 @@ fn inputs_are_as_long_as_the_files_say() {
 }
 
 #[test]
-fn word_embeddings_of_files_of_the_encoder_alone() {
-    let dir = copy_of("t5-tiny");
-    edit_tensors(dir.path(), |tensors| {
-        let words = tensors.remove("shared.weight").unwrap();
-        tensors.insert("encoder.embed_tokens.weight".to_owned(), words);
-    });
+fn word_embeddings_are_the_encoder_s_own_where_a_file_has_both_names() {
+    const OWN: &str = "encoder.embed_tokens.weight";
     let shape = [448, 32];
-    let read = |dir: &std::path::Path| open(dir).unwrap().weights.read::<f32>("shared.weight", &shape).unwrap();
-    assert_eq!(read(dir.path()), read(&fixture("t5-tiny")));
+    let read = |dir: &std::path::Path| open(dir).unwrap().weights.read::<f32>(OWN, &shape).unwrap();
+    let shared = read(&fixture("t5-tiny"));
+    for keeps_shared in [false, true] {
+        let dir = copy_of("t5-tiny");
+        edit_tensors(dir.path(), |tensors| {
+            let words = tensors["shared.weight"].clone();
+            tensors.insert(OWN.to_owned(), words);
+            if keeps_shared {
+                tensors.get_mut("shared.weight").unwrap().bytes.fill(0);
+            } else {
+                tensors.remove("shared.weight");
+            }
+        });
+        assert_eq!(read(dir.path()), shared, "{keeps_shared}");
+    }
 }
 
 #[test]

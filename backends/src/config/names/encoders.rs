@@ -222,7 +222,7 @@ pub(crate) const MODERNBERT: TensorNames = TensorNames {
 
 /// Tensor names of T5's encoder; the first layer holds the biases of all.
 pub(crate) const T5: TensorNames = TensorNames {
-    words: "shared",
+    words: "encoder.embed_tokens",
     positions: "",
     token_types: "",
     embedding_norm: "",

@@ -16,9 +16,9 @@ pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
     ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
 /// First components of names in published code, and in files of the same models from transformers 5.
-/// Files of an encoder alone may name T5's word embeddings after it, and the code of bidirectional LFM2 names the model after the family.
+/// Files may name T5's word embeddings after the encoder, after all that shares them, or both, and the code of bidirectional LFM2 names the model after the family.
 pub(crate) const RENAMED_PREFIXES: [(&str, &str); 4] =
-    [("new.", "gte."), ("bert.", "nomic_bert."), ("shared.", "encoder.embed_tokens."), ("model.", "lfm2.")];
+    [("new.", "gte."), ("bert.", "nomic_bert."), ("encoder.embed_tokens.", "shared."), ("model.", "lfm2.")];
 
 /// A name without the prefix of a model's class, by which the names of all its classes are equal.
 pub(crate) fn bare(name: &str) -> &str {

@@ -25,10 +25,11 @@ pub(crate) fn read(value: &Value) -> Result<TransformerConfig, LoadError> {
     families::read(&fields, family)
 }
 
-/// A warning about a mask that transformers would keep, in a file that [`read`] accepts.
-pub(crate) fn kept_mask(value: &Value) -> Option<String> {
-    let fields = Fields::new(FILE, value).ok()?;
-    let family = Identity::read(&fields).and_then(|identity| identity.family()).ok()?;
-    let warning = families::kept_mask(&fields, family).ok()??;
-    Some(format!("{FILE}: {warning}"))
+/// Warnings about settings that transformers' own classes ignore, in a file that [`read`] accepts.
+pub(crate) fn followed_alone(value: &Value) -> Vec<String> {
+    let Ok(fields) = Fields::new(FILE, value) else { return vec![] };
+    let Ok(family) = Identity::read(&fields).and_then(|identity| identity.family()) else { return vec![] };
+    let mask = families::kept_mask(&fields, family).ok().flatten();
+    let found = mask.into_iter().chain(families::older_pooling(&fields, family));
+    found.map(|warning| format!("{FILE}: {warning}")).collect()
 }

@@ -10,7 +10,7 @@ use crate::config::{
     TransformerConfig, poolings,
 };
 use crate::error::LoadError;
-use crate::json::Fields;
+use crate::json::{Fields, shown};
 use prefold_core::Pooling;
 use prefold_kernels::Activation;
 
@@ -95,6 +95,14 @@ pub(in crate::formats) fn kept_mask(fields: &Fields<'_>, family: &Family) -> Res
         let class = family.prefix;
         format!("`{BIDIRECTIONAL}` lifts the causal mask; transformers ignores it in its {class} classes (`is_causal`: false is clear)")
     }))
+}
+
+/// A warning about the pooling of a classifier that only the older spelling names, which transformers' own class does not read.
+pub(in crate::formats) fn older_pooling(fields: &Fields<'_>, family: &Family) -> Option<String> {
+    let ([newer, older], _) = family.classifier_pooling? else { return None };
+    let pooling = fields.get(older).filter(|pooling| fields.get(newer).is_none() && **pooling != poolings::LATE)?;
+    let pooling = shown(pooling);
+    Some(format!("`{older}` {pooling} is followed, as in the published code; transformers reads only `{newer}`"))
 }
 
 /// `true` if the embedding matrix is the language model's head too.
@@ -219,6 +227,13 @@ fn classifier(settings: &impl Settings, family: &Family, mask: MaskConfig) -> Re
     let is_full = family.mask == MaskConfig::Full || (mask == MaskConfig::Full && fields.get("auto_map").is_some());
     if let (Some((spellings, known)), true) = (family.classifier_pooling, is_full) {
         let field = first_of(fields, spellings);
+        let mut named = spellings.iter().filter_map(|name| fields.get(name));
+        // The published code reads the older spelling, transformers the newer one.
+        if let (Some(newer), Some(older)) = (named.next(), named.next())
+            && newer != older
+        {
+            return Err(fields.problem(field, &format!("and `{}` contradict each other", spellings[1])));
+        }
         if let Some(named) = poolings::read(fields, field, known)? {
             (pooling, late) = (named, fields.or(field, String::new())? == poolings::LATE);
         }

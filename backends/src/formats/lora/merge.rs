@@ -2,7 +2,7 @@
 
 use super::config::LoraConfig;
 use super::files::CONFIG;
-use super::names::{Role, parse};
+use super::names::{Role, has_adapters_name, parse};
 use crate::config::names::bare;
 use crate::error::{LoadError, printable};
 use crate::formats::TensorFiles;
@@ -224,14 +224,19 @@ impl AdaptedFiles {
         self.has_classifier
     }
 
-    /// A warning about LoRA that changes nothing.
-    pub(crate) fn warning(&self) -> Option<String> {
+    /// Warnings about LoRA that changes nothing, here or in peft.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let file = printable(self.adapter.description());
-        first_names(&self.unused).map(|names| {
+        let unused = first_names(&self.unused).map(|names| {
             format!(
                 "{file}: LoRA of {names} is not used: not among the config's `target_modules` or the model's tensors"
             )
-        })
+        });
+        let mut parts = self.modules.values().flat_map(|module| [&module.a, &module.b, &module.bias]).flatten();
+        let named = parts.any(|name| has_adapters_name(name)).then(|| {
+            format!("{file}: the names of tensors contain `default`; they are merged, while peft ignores them: save the adapter with peft's `save_pretrained`")
+        });
+        unused.into_iter().chain(named)
     }
 
     /// Names of the model's tensors, and of the adapter's that replace some, which no name of `read` finds.

@@ -34,6 +34,11 @@ const ENDINGS: [(&str, Role); 9] = [
     (".lora_embedding_A.default", Role::EmbeddingA),
 ];
 
+/// `true` for the part of a module whose name has the adapter's, which peft's `save_pretrained` leaves out.
+pub(super) fn has_adapters_name(tensor: &str) -> bool {
+    tensor.contains(".default.") || tensor.ends_with(".default")
+}
+
 /// Splits the name of a tensor: the module for parts of LoRA, the tensor's name in the model for others.
 pub(super) fn parse(tensor: &str) -> (String, Role) {
     let name = tensor.strip_prefix(WRAPPERS).unwrap_or(tensor);
