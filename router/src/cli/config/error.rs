@@ -11,7 +11,7 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("`--model-id {0}`: there is no such file or directory")]
     NoSuchPath(String),
-    #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`")]
+    #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`{}", without_id())]
     NotAModel(String),
     #[cfg_attr(feature = "builtin-model", allow(dead_code, reason = "the built-in model is the default"))]
     #[error("`--model-id` is missing, and this binary was built without the built-in model")]
@@ -38,4 +38,9 @@ pub(crate) enum ConfigError {
     Collector(String),
     #[error("`{directives}` is not a log filter (--log-level, RUST_LOG): {source}")]
     LogFilter { directives: String, source: FilterError },
+}
+
+/// What is served without `--model-id`.
+const fn without_id() -> &'static str {
+    if cfg!(feature = "builtin-model") { "; without --model-id the built-in model is served" } else { "" }
 }
