@@ -26,9 +26,8 @@ pub(super) fn apply(
 ) -> Result<Option<String>, LoadError> {
     let config = files.json(CONFIG)?.unwrap_or_else(|| Value::Object(Map::new()));
     let config = Fields::new(CONFIG, &config)?;
-    if config.or("split_special_tokens", false)? {
-        tokenizer.set_encode_special_tokens(true);
-    }
+    let splits_special = config.or("split_special_tokens", false)?;
+    tokenizer.set_encode_special_tokens(splits_special);
     // Refused later.
     if tokenizer.get_model().get_vocab_size() == 0 {
         return Ok(None);
@@ -56,6 +55,7 @@ pub(super) fn apply(
     }
     if rebuilds {
         tokenizer.with_added_vocabulary(AddedVocabulary::default());
+        tokenizer.set_encode_special_tokens(splits_special);
     }
     let (tokens, unusable) = usable(tokenizer, tokens, vocab_size);
     check_added_tokens(&tokens, tokenizer.get_normalizer(), sums)
