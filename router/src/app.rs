@@ -2,8 +2,9 @@
 
 use crate::cli::{Cli, CommandLine, Config};
 use crate::loading::{self, StartError, Wrap};
-use crate::server::connections;
-use crate::server::listening::{allow_files, listen};
+use crate::server::connections::{self, ConnectionLimits};
+use crate::server::listening::{Listener, allow_files, listen};
+use crate::server::loading_gate::{self, Opener};
 use crate::server::stopping::{self, DEVICE_LOST_STATUS, ServerConfig, Signals, Stopped};
 use crate::server::{routing, stop_watchdog};
 use crate::state::model_names::ModelNames;
@@ -11,7 +12,7 @@ use crate::state::registry::Registry;
 use crate::state::{App, HttpConfig, reloading};
 use crate::telemetry::log_writer::LOG;
 use crate::telemetry::version::version_and_commit;
-use crate::telemetry::{log_filter, logs, metrics};
+use crate::telemetry::{log_filter, logs, metrics, traces};
 use anyhow::Context;
 use prefold_core::{Engine, ProcessQuotas, without_credentials};
 use std::future::pending;
@@ -26,7 +27,7 @@ const MIN_BLOCKING_THREADS: usize = 4;
 
 /// Reads the command line and runs the command or the server, with every loaded backend wrapped in `wrap`.
 pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
-    let Cli { command, serve, origins, unknown_variables, .. } = Cli::read(&line.arguments);
+    let Cli { command, serve, origins, unread_variables, .. } = Cli::read(&line.arguments);
     if let Some(command) = command {
         return command.run(line);
     }
@@ -38,7 +39,7 @@ pub fn run(line: &CommandLine, wrap: Wrap) -> ExitCode {
         }
     };
     let is_silent = log_filter::is_silent(&config.telemetry.filter);
-    let code = match start(config, &unknown_variables, wrap) {
+    let code = match start(config, &unread_variables, wrap) {
         Ok(Stopped::Drained | Stopped::TimedOut { .. }) => ExitCode::SUCCESS,
         Ok(Stopped::Interrupted | Stopped::Stuck) => ExitCode::FAILURE,
         Ok(Stopped::DeviceLost) => ExitCode::from(DEVICE_LOST_STATUS),
@@ -69,6 +70,7 @@ fn with_origins(message: &str, origins: &[(String, String)]) -> String {
 fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stopped> {
     let traces = logs::install(&config.telemetry)?;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    config.telemetry.traces.iter().for_each(traces::announce);
     let parallelism = std::thread::available_parallelism().map_or(1, NonZero::get);
     let blocking_threads = MIN_BLOCKING_THREADS.max(parallelism);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,8 +104,8 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
         tls.iter().for_each(|tls| tls.refresh(was_asked));
     }));
     let listener = listen(&address, of_listener).await?;
-    let metrics_listener = match metrics_address {
-        Some(address) => Some(listen(&address, None).await?),
+    let metrics_server = match metrics_address {
+        Some(address) => Some(serve_metrics(listen(&address, None).await?, serving.connections)),
         None => None,
     };
     let (address, url, public_port) = (listener.address(), listener.url(), listener.public_port());
@@ -118,17 +120,22 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
         metrics::record_build(engine.info(), &names.served);
         let app = App::new(Registry::one(engine, names), quotas, http, metrics, of_app);
         app.log_ready(&address, &url, public_port);
-        if let Some(listener) = metrics_listener {
-            tracing::info!(address = listener.address(), "metrics");
-            let routes = routing::metrics_router(app.clone());
-            // Metrics readers do not delay the shutdown.
-            let unfinished = Arc::default();
-            let routes = move || routes.clone();
-            tokio::spawn(connections::serve(listener, routes, serving.connections, unfinished, pending::<()>()));
+        if let Some((address, opener)) = metrics_server {
+            tracing::info!(address, "metrics");
+            opener.send_replace(Some(routing::metrics_router(app.clone())));
         }
         Ok(app)
     };
     stopping::serve(listener, loading, signals, serving, unfinished).await
+}
+
+/// Serves on the listener for `/metrics`, whose readers do not delay the shutdown. Returns its address, and the opener
+/// of its routes.
+fn serve_metrics(listener: Listener, limits: ConnectionLimits) -> (String, Opener) {
+    let address = listener.address();
+    let (opener, gate) = loading_gate::closed();
+    tokio::spawn(connections::serve(listener, move || gate.routes(), limits, Arc::default(), pending::<()>()));
+    (address, opener)
 }
 
 /// The routes of `prefold` with default settings over `engine`, whose model clients call `name`. `/metrics` shows the

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from fake_hub import CHUNKS, COMMIT, LISTING, NAME, PLAN, TOKEN, close, cut_off, half_as_whole, hang, hang_halfway, page, short_page, slow, status
-from harness import Server, eventually
+from harness import Address, Server, eventually
 from hub_fixtures import WEIGHTS, arguments, assert_serves, cache, hub, xet_hub
 from loading import Loading, refused
 
@@ -61,6 +62,20 @@ def test_a_hub_that_hangs_is_given_up_and_the_server_lives_meanwhile(hub, cache,
     assert f"cannot get {file} of `{NAME}`" in output, output
     assert "no data was received for 8 s" in output and "--download-timeout" in output, output
     assert_starts(hub, cache)
+
+
+def test_metrics_have_an_answer_while_the_model_loads(hub, cache):
+    hub.faults["GET", LISTING] = hang
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Loading(*arguments(hub, cache, timeout=3600), "--prometheus-port", port) as server:
+        assert hub.reached.wait(60)
+        for address in server, Address(port):
+            answer = address.get("/metrics")
+            assert answer.status == 503 and b"the model is loading" in answer.body, answer
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0, server.log()
 
 
 @pytest.mark.parametrize("number, exit_status", [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])

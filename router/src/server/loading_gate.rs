@@ -22,8 +22,8 @@ pub(crate) struct LoadingGate {
     meanwhile: Router,
 }
 
-/// A gate that waits for its routes. Until then `/health` succeeds, `/ready` says that the model is loading, and other
-/// requests wait: a client that mistakes a live server for a ready one gets its answer late, not an error.
+/// A gate that waits for its routes. Until then `/health` succeeds, `/ready` and `/metrics` say that the model is loading,
+/// and other requests wait: a client that mistakes a live server for a ready one gets its answer late, not an error.
 pub(crate) fn closed() -> (Opener, LoadingGate) {
     let (opener, opened) = watch::channel(None);
     let meanwhile = Router::new().fallback(wait).with_state(opened.clone());
@@ -42,7 +42,7 @@ async fn wait(State(mut opened): State<Opened>, request: Request) -> Response {
         Some(Kind::Liveness) if matches!(*request.method(), Method::GET | Method::HEAD) => {
             return health::alive().into_response();
         }
-        Some(Kind::Readiness) => return unhealthy("the model is loading"),
+        Some(Kind::Readiness | Kind::Metrics) => return unhealthy("the model is loading"),
         _ => {}
     }
     let routes = opened.wait_for(Option::is_some).await.ok().and_then(|routes| routes.clone());
@@ -61,6 +61,7 @@ mod tests {
     use super::*;
     use crate::testing::{Setup, embedding};
     use axum::body::{Body, to_bytes};
+    use std::time::Duration;
 
     async fn send(gate: &LoadingGate, request: Request) -> (u16, String) {
         let response = gate.routes().oneshot(request).await.unwrap();
@@ -87,8 +88,11 @@ mod tests {
                 assert!(status == 200 && is_whole, "{method} {path}: {status} {body}");
             }
         }
-        let (status, body) = send(&gate, get("/ready")).await;
-        assert!(status == 503 && body.contains("the model is loading"), "{status} {body}");
+        for path in ["/ready", "/metrics"] {
+            let answer = tokio::time::timeout(Duration::from_secs(5), send(&gate, get(path))).await;
+            let (status, body) = answer.unwrap_or_else(|_| panic!("{path} waits"));
+            assert!(status == 503 && body.contains("the model is loading"), "{path}: {status} {body}");
+        }
 
         let waiting = tokio::spawn({
             let gate = gate.clone();

@@ -3,7 +3,7 @@
 mod byte_stream;
 pub(crate) mod connections;
 pub(crate) mod listening;
-mod loading_gate;
+pub(crate) mod loading_gate;
 mod protocol;
 pub(crate) mod routing;
 pub(crate) mod stop_watchdog;

@@ -153,6 +153,7 @@ pub(crate) async fn serve(
         drop(stop);
         serving.await?;
         app.models.shutdown().await;
+        tracing::info!("stopped");
         Ok(end)
     };
     tokio::select! {

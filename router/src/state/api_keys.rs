@@ -144,7 +144,7 @@ impl KeyFile {
             return Ok(None);
         }
         // A replaced file is complete once it no longer changes; a file that is overwritten in place may be incomplete.
-        if !text.ends_with('\n') && (identity == known.identity || !is_settled) {
+        if !text.is_empty() && !text.ends_with('\n') && (identity == known.identity || !is_settled) {
             return Err(invalid("its last line has no line feed; it may be incomplete"));
         }
         let keys = parse(&text, &known.keys)?;
@@ -206,6 +206,11 @@ mod tests {
             write(broken);
             file.refresh(false);
             assert!(good("old") && good("other") && !good("half a k"), "{broken:?}");
+        }
+        for (broken, problem) in [("", "has no keys"), ("# none\n", "has no keys"), ("half a k", "no line feed")] {
+            write(broken);
+            let said = file.read_again(false).unwrap_err().to_string();
+            assert!(said.contains(problem), "{broken:?}: {said}");
         }
         write("other\nnew\n");
         file.refresh(false);

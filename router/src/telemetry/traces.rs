@@ -3,7 +3,7 @@
 //! The engine opens the spans within it (`prefold_core::trace`).
 
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::HeaderExtractor;
@@ -12,7 +12,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use prefold_core::trace::TARGET;
-use prefold_core::{Timings, Usage};
+use prefold_core::{Timings, Usage, without_credentials};
 use std::time::Duration;
 use tracing::Span;
 use tracing::field::Empty;
@@ -30,6 +30,24 @@ pub(crate) struct TraceConfig {
     /// URL, path included.
     pub(crate) endpoint: String,
     pub(crate) service_name: String,
+}
+
+/// Port on which collectors receive OTLP over gRPC.
+const GRPC_PORT: u16 = 4317;
+
+/// Logs the address that spans go to.
+pub(crate) fn announce(config: &TraceConfig) {
+    let endpoint = without_credentials(&config.endpoint);
+    tracing::info!(endpoint, "traces are exported by OTLP over HTTP");
+    if has_grpc_port(&config.endpoint) {
+        tracing::warn!(
+            "port {GRPC_PORT} usually receives OTLP over gRPC, and port 4318 OTLP over HTTP (--otlp-endpoint)"
+        );
+    }
+}
+
+fn has_grpc_port(endpoint: &str) -> bool {
+    endpoint.parse::<Uri>().is_ok_and(|url| url.port_u16() == Some(GRPC_PORT))
 }
 
 /// Exports spans; [`Exporter::finish`] sends the last ones.
@@ -123,6 +141,23 @@ pub(crate) fn record(span: &Span, outcome: &Outcome<'_>) {
             [("queue_ms", timings.queue), ("planning_ms", timings.planning), ("inference_ms", timings.inference)]
         {
             span.record(field, time.as_secs_f64() * 1e3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_of_grpc_is_told() {
+        for (endpoint, is_grpc) in [
+            ("http://collector:4317/v1/traces", true),
+            ("https://user:secret@[::1]:4317/", true),
+            ("http://collector:4318/v1/traces", false),
+            ("http://collector/4317", false),
+        ] {
+            assert_eq!(has_grpc_port(endpoint), is_grpc, "{endpoint}");
         }
     }
 }

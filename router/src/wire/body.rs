@@ -17,6 +17,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::sync::Arc;
 
+/// Maximum levels of lists and objects in each other: serde_json ends at one more.
+const MAX_LEVELS: usize = 127;
+
 /// Bytes of a body that is parsed where it arrives: less than half a millisecond's work.
 const PARSED_AT_ONCE: usize = 1 << 16;
 
@@ -214,14 +217,14 @@ fn check_object(body: &[u8]) -> Result<(), ApiError> {
             field: None,
             problem: format!("the request body is {kind}, it must be a JSON object"),
         }),
-        Err(error) => Err(ApiError::Syntax(error.to_string())),
+        Err(error) => Err(syntax(&error)),
     }
 }
 
 /// Parses again to find the field at fault, so that valid bodies do not pay for tracking the path.
 fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiError {
     if !error.is_data() {
-        return ApiError::Syntax(error.to_string());
+        return syntax(error);
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let again = serde_path_to_error::deserialize::<_, T>(Guarded(&mut deserializer));
@@ -235,6 +238,12 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiEr
         }
         None => ApiError::Body { field: path, problem },
     }
+}
+
+/// The error of a body that is not JSON.
+fn syntax(error: &serde_json::Error) -> ApiError {
+    let depth = format!("lists and objects are nested more than {MAX_LEVELS} levels deep, which is the limit,");
+    ApiError::Syntax(error.to_string().replacen("recursion limit exceeded", &depth, 1))
 }
 
 /// serde's message in the terms of JSON instead of Rust's.

@@ -6,6 +6,7 @@ use async_compression::zstd::DParameter;
 use axum::http::{HeaderMap, header};
 use futures::{AsyncBufRead, AsyncRead};
 use prefold_core::shown;
+use std::io;
 
 /// Maximum window of zstd, as a power of two: 8 MiB, which every client of HTTP keeps to (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
@@ -40,7 +41,7 @@ impl ContentCoding {
         }
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
@@ -61,6 +62,17 @@ impl ContentCoding {
             Self::Gzip => 1 << 15,
             Self::Zstd => 1 << ZSTD_WINDOW_LOG,
         }
+    }
+
+    /// The problem with encoded bytes, from the decoder's error.
+    pub(super) fn problem(self, error: &io::Error) -> String {
+        let problem = error.to_string();
+        let name = self.name();
+        if self == Self::Zstd && problem.contains("requires too much memory") {
+            let mebibytes = self.window_bytes() >> 20;
+            return format!("{name}: the frame needs a window of more than {mebibytes} MiB, which is the limit");
+        }
+        format!("{name}: {problem}")
     }
 
     /// The decoded bytes of `encoded`, which may have several members or frames.

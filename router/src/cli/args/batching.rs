@@ -1,7 +1,6 @@
 //! Flags of the queue, batches and compaction.
 
-use super::values::{TokenIds, count, positive, threshold, whole};
-use clap::builder::BoolishValueParser;
+use super::values::{TokenIds, boolean, count, positive, threshold, whole};
 use prefold_core::{EngineConfig, Scheduling};
 
 /// Flags of the queue, batches and compaction.
@@ -57,11 +56,11 @@ pub(crate) struct BatchingArgs {
 
     /// Truncate inputs that are too long unless the request says otherwise; false refuses them
     #[arg(long, env, default_value_t = true, num_args = 0..=1, default_missing_value = "true",
-          action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+          action = clap::ArgAction::Set, value_parser = boolean)]
     pub(crate) auto_truncate: bool,
 
     /// Accept empty texts. By default they are refused, because their vectors mean nothing and may rank first
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) allow_empty_inputs: bool,
 
     /// Token ids that look like another tokenizer's: `warn` computes them, with a warning in the log and the number of such inputs

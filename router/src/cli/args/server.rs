@@ -1,10 +1,9 @@
 //! Flags of the HTTP server.
 
-use super::values::{port, positive, seconds, whole};
+use super::values::{boolean, port, positive, seconds, whole};
 use crate::server::connections::MAX_CONNECTIONS;
 use crate::state::secret::{self, Secret};
 use crate::state::{CLIENT_TIMEOUT, InvalidUnicode, PAYLOAD_LIMIT, SharePrefixes};
-use clap::builder::BoolishValueParser;
 use prefold_core::ProcessLimits;
 use std::path::PathBuf;
 
@@ -74,16 +73,16 @@ pub(crate) struct ServerArgs {
     pub(crate) share_prefixes: SharePrefixes,
 
     /// Require the API key for /docs and /api-doc/openapi.json too
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) protect_docs: bool,
 
     /// Require the API key for /metrics too
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) protect_metrics: bool,
 
     /// Refuse requests with fields that no route reads or that mean nothing to the model, except `user`. By default such fields are
     /// ignored and named in the header x-ignored-fields of the response
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) strict_fields: bool,
 
     /// Texts that are not Unicode, such as half of an emoji: `replace` puts U+FFFD in the place of what is not, and the response
@@ -100,7 +99,7 @@ pub(crate) struct ServerArgs {
     pub(crate) stall_timeout: u64,
 
     /// Exit with status 1 when a forward pass makes /health fail, so that a supervisor restarts the server
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) exit_on_stuck: bool,
 
     /// Seconds after SIGTERM in which the server accepts requests as before while /ready is 503, so that balancers can turn

@@ -1,14 +1,13 @@
 //! Flags of logs, metrics and traces.
 
-use super::values::port;
-use clap::builder::BoolishValueParser;
+use super::values::{boolean, port};
 
 /// Flags of logs, metrics and traces.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Telemetry")]
 pub(crate) struct TelemetryArgs {
     /// Write log lines as JSON
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) json_output: bool,
 
     /// Port that serves /metrics instead of --port
@@ -25,7 +24,7 @@ pub(crate) struct TelemetryArgs {
     pub(crate) otlp_service_name: String,
 
     /// Leave the request's span out of log lines
-    #[arg(long, env, value_parser = BoolishValueParser::new())]
+    #[arg(long, env, value_parser = boolean)]
     pub(crate) disable_spans: bool,
 
     /// Log filter: `level` or `target=level`, separated by commas; `info,request=off` silences the line of each

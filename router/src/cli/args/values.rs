@@ -25,6 +25,15 @@ pub(super) fn count<T: FromStr>(s: &str) -> Result<T, String> {
     whole::<_, 0, { u64::MAX }>(s)
 }
 
+/// True or false, in the words that clap's `BoolishValueParser` takes.
+pub(super) fn boolean(s: &str) -> Result<bool, String> {
+    match s.to_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
+        "false" | "f" | "no" | "n" | "off" | "0" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
 /// Seconds, at least 1 and at most a day.
 pub(super) fn seconds(s: &str) -> Result<u64, String> {
     whole::<_, 1, 86_400>(s)

@@ -35,6 +35,8 @@ pub(crate) enum ConfigError {
     Engine(#[from] InvalidSetting),
     #[error("`--max-buffered-bytes {0}` is less than --payload-limit, {1} bytes")]
     Buffered(usize, usize),
+    #[error("`--port` and `--prometheus-port` are both {0}; they must differ")]
+    SamePort(u16),
     #[error("`--cors-allow-origin {0}` is not an origin: scheme, host and optional port, as in https://app.example")]
     Origin(String),
     #[error("`--otlp-endpoint {0}` is not a URL of the form http://host:4318")]

@@ -31,6 +31,9 @@ pub(super) fn server_config(
     if args.share_prefixes == SharePrefixes::Key && args.api_key.is_empty() && args.api_key_file.is_none() {
         return Err(ConfigError::SharedByKey);
     }
+    if prometheus_port == Some(args.port) && args.port != 0 && args.uds_path.is_none() {
+        return Err(ConfigError::SamePort(args.port));
+    }
     let client_timeout = Duration::from_secs(args.client_timeout);
     let key_file = args.api_key_file.as_ref().map(|path| path.display().to_string());
     let api_keys = Keys::new(args.api_key, args.api_key_file)

@@ -168,3 +168,14 @@ fn log_directives_are_checked() {
     assert!(matches!(refused("--log-level request=loud"), ConfigError::LogFilter { .. }));
     assert!(matches!(refused("--log-level WARNING"), ConfigError::LogFilter { .. }));
 }
+
+#[test]
+fn metrics_have_a_port_of_their_own() {
+    let error = refused("--port 4000 --prometheus-port 4000").to_string();
+    assert!(error.contains("`--port` and `--prometheus-port` are both 4000"), "{error}");
+    for good in
+        ["--port 0 --prometheus-port 0", "--port 4000 --prometheus-port 4001", "--prometheus-port 3000 --uds-path s"]
+    {
+        assert!(config(good).is_ok(), "{good}");
+    }
+}

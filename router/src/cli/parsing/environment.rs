@@ -198,6 +198,18 @@ pub(super) fn unknown(command: &Command, variables: impl IntoIterator<Item = (St
     strays.into_iter().map(sentence).collect()
 }
 
+/// Variables of the API key of other servers: vLLM and Infinity.
+const KEYS_OF_OTHERS: [&str; 2] = ["VLLM_API_KEY", "INFINITY_API_KEY"];
+
+/// A sentence about each API key for another server, where this server has none. Without its value.
+pub(super) fn unread_keys(variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    let is_key = |(name, value): &(String, String)| KEYS_OF_OTHERS.contains(&name.as_str()) && !value.is_empty();
+    let sentence = |(name, _)| {
+        format!("the environment variable {name} is not read, and no key is required; API_KEY or --api-key sets one")
+    };
+    variables.into_iter().filter(is_key).map(sentence).collect()
+}
+
 /// The variables of all flags, subcommands included.
 fn all_names(command: &Command) -> Vec<String> {
     let own = command.get_arguments().flat_map(names);

@@ -36,9 +36,9 @@ pub(crate) struct Cli {
     #[arg(skip)]
     pub(crate) origins: Vec<(String, String)>,
 
-    /// Sentences about environment variables with this program's prefix that match no flag.
+    /// Sentences about environment variables that are not read: with this program's prefix, or another server's API key.
     #[arg(skip)]
-    pub(crate) unknown_variables: Vec<String>,
+    pub(crate) unread_variables: Vec<String>,
 
     /// TOML file of flags, keyed by flag name (`max-batch-tokens = 16384`). Flags and environment variables override it
     #[arg(long, env = "PREFOLD_CONFIG")]
@@ -70,7 +70,7 @@ impl Cli {
         }
         let mut matches = Self::with_variables().try_get_matches_from(&arguments).map_err(|error| {
             let error = environment::name_variable(error, &mut Self::with_variables(), &arguments);
-            let error = peers::name_peer(error, &mut Self::with_variables());
+            let error = peers::name_peer(error, &mut Self::with_variables(), &arguments);
             peers::name_separator(error, &mut Self::with_variables(), &arguments)
         })?;
         if let Err(problem) = environment::check_threads(|name| std::env::var_os(name)) {
@@ -95,10 +95,13 @@ impl Cli {
             cli.serve.model.source.model_id = Some(model);
         }
         if let Some(problem) = given_twice {
-            let problem = peers::further_name(&arguments).unwrap_or(problem);
+            let problem = peers::further_value(&arguments).unwrap_or(problem);
             return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
         }
-        cli.unknown_variables = environment::unknown(&Self::command(), environment::set());
+        cli.unread_variables = environment::unknown(&Self::command(), environment::set());
+        if cli.serve.server.api_key.is_empty() && cli.serve.server.api_key_file.is_none() {
+            cli.unread_variables.extend(environment::unread_keys(environment::set()));
+        }
         cli.origins = environment::origins(&Self::with_variables(), &matches);
         Ok(cli)
     }

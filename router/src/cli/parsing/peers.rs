@@ -20,6 +20,7 @@ const FLAGS: [(&str, &[&str]); 3] = [
             "data-parallel-size",
             "disable-log-requests",
             "disable-log-stats",
+            "disable-uvicorn-access-log",
             "download-dir",
             "enable-chunked-prefill",
             "enable-log-requests",
@@ -33,6 +34,7 @@ const FLAGS: [(&str, &[&str]); 3] = [
             "max-num-partial-prefills",
             "middleware",
             "model-impl",
+            "no-enable-log-requests",
             "no-enable-prefix-caching",
             "override-pooler-config",
             "pipeline-parallel-size",
@@ -74,9 +76,14 @@ const FLAGS: [(&str, &[&str]); 3] = [
 ];
 
 /// The error about an unknown flag names the server that it belongs to, instead of the nearest spelling.
-pub(super) fn name_peer(error: clap::Error, command: &mut Command) -> clap::Error {
+pub(super) fn name_peer(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
-    let flag = given.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let is_tp = |argument: &OsString| argument.to_str().is_some_and(|it| it == "-tp" || it.starts_with("-tp="));
+    let flag = match given.as_str() {
+        // To clap `-tp` is several flags.
+        "-t" if arguments.iter().any(is_tp) => "tensor-parallel-size",
+        given => given.trim_start_matches('-').split('=').next().unwrap_or_default(),
+    };
     match FLAGS.iter().find(|(_, flags)| error.kind() == ErrorKind::UnknownArgument && flags.contains(&flag)) {
         Some((server, _)) => {
             let problem = format!("--{flag} of {server} is not a flag here; docs/migrating.md lists the replacements");
@@ -86,26 +93,34 @@ pub(super) fn name_peer(error: clap::Error, command: &mut Command) -> clap::Erro
     }
 }
 
-/// The error about a word that is neither the model nor a subcommand, if it follows `--served-model-name`.
+/// The error about a word that is neither the model nor a subcommand, if it follows a flag that takes several values in
+/// vLLM.
 pub(super) fn name_separator(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
-    let problem = error.get(ContextKind::InvalidSubcommand).and_then(|_| further_name(arguments));
+    let problem = error.get(ContextKind::InvalidSubcommand).and_then(|_| further_value(arguments));
     problem.map_or(error, |problem| command.error(ErrorKind::ArgumentConflict, problem))
 }
 
-/// The problem with a second word after `--served-model-name`, which is a further name in vLLM.
-pub(super) fn further_name(arguments: &[OsString]) -> Option<String> {
-    let (first, next) = names_apart(arguments)?;
-    Some(format!(
-        "`{next}` after `--served-model-name {first}`: names are separated by commas, without spaces \
-         (`--served-model-name {first},{next}`), and the model is given once"
-    ))
+/// The problem with a second word after `--served-model-name` or `--api-key`, which is a further value in vLLM.
+pub(super) fn further_value(arguments: &[OsString]) -> Option<String> {
+    if let Some((first, next)) = values_apart("--served-model-name", arguments) {
+        return Some(format!(
+            "`{next}` after `--served-model-name {first}`: names are separated by commas, without spaces \
+             (`--served-model-name {first},{next}`), and the model is given once"
+        ));
+    }
+    // The words are secret.
+    values_apart("--api-key", arguments).map(|_| {
+        "a second word after `--api-key KEY`: each key has its own flag (`--api-key KEY1 --api-key KEY2`), and the model \
+         is given once"
+            .to_owned()
+    })
 }
 
-/// The first name of `--served-model-name` and the word after it, unless that is a flag.
-fn names_apart(arguments: &[OsString]) -> Option<(&str, &str)> {
-    let at = arguments.iter().position(|argument| argument == "--served-model-name")?;
-    let word = |index: usize| arguments.get(at + index)?.to_str().filter(|word| !word.starts_with('-'));
-    Some((word(1)?, word(2)?))
+/// The value of a flag and the word after it, unless that is a flag.
+fn values_apart<'a>(flag: &str, arguments: &'a [OsString]) -> Option<(&'a str, &'a str)> {
+    let word = |at: usize| arguments.get(at)?.to_str().filter(|word| !word.starts_with('-'));
+    let places = arguments.iter().enumerate().filter(|(_, argument)| *argument == flag);
+    places.map(|(at, _)| at).find_map(|at| Some((word(at + 1)?, word(at + 2)?)))
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn a_model_may_stand_alone() {
 }
 
 #[test]
-fn names_of_the_served_model_are_separated_by_commas() {
+fn several_values_of_a_flag_are_written_otherwise_than_in_vllm() {
     for line in [
         "model --served-model-name a b",
         "serve model --served-model-name a b",
@@ -105,6 +105,17 @@ fn names_of_the_served_model_are_separated_by_commas() {
         let error = read(line).unwrap_err().to_string();
         assert!(error.contains("`b` after `--served-model-name a`") && error.contains("a,b"), "{line}: {error}");
     }
+    for line in [
+        "model --api-key a b",
+        "serve model --api-key a b",
+        "--model-id model --api-key a b",
+        "model --api-key first --api-key a b",
+    ] {
+        let error = read(line).unwrap_err().to_string();
+        let is_plain = error.contains("`--api-key KEY1 --api-key KEY2`") && !error.contains("'b'");
+        assert!(is_plain && !error.contains("`b`"), "{line}: {error}");
+    }
+    assert_eq!(read("--api-key a model").unwrap().model.source.model_id.as_deref(), Some("model"));
     let other = read("model --served-model-name a --default-prompt b --default-prompt-name c").unwrap_err().to_string();
     assert!(!other.contains("commas"), "{other}");
     assert_eq!(read("--served-model-name a model").unwrap().model.source.model_id.as_deref(), Some("model"));
@@ -126,7 +137,16 @@ fn names_of_other_servers_are_understood() {
         assert_eq!(read.map(|dtype| dtype.as_str()), dtype, "{name}");
     }
     assert_eq!(read("--task score").unwrap().model.load.files.task, Some(prefold_core::Task::Rerank));
-    for flag in ["--trust-remote-code", "--gpu-memory-utilization 0.9", "--batch-size=3", "--tokenizer x"] {
+    for flag in [
+        "--trust-remote-code",
+        "--gpu-memory-utilization 0.9",
+        "--batch-size=3",
+        "--tokenizer x",
+        "--no-enable-log-requests",
+        "--disable-uvicorn-access-log",
+        "-tp 2",
+        "-tp=2",
+    ] {
         let error = read(flag).unwrap_err().to_string();
         assert!(
             error.contains("is not a flag here; docs/migrating.md") && !error.contains("similar"),
@@ -174,6 +194,7 @@ fn the_names_are_those_that_people_know() {
 #[test]
 fn what_is_wrong_is_said() {
     for (line, words) in [
+        ("--auto-truncate=maybe", "must be true or false"),
         ("--dtype int3", "unknown dtype `int3`; use auto, float32, bfloat16, float16 or int8"),
         ("--device gpu", "device `gpu` is not known"),
         ("--dtype int4", "int4"),
@@ -247,6 +268,18 @@ fn variables_that_no_flag_has_are_told_with_the_name_that_may_be_meant() {
     ] {
         assert!(unknown(name, value).is_empty(), "{name}");
     }
+}
+
+#[test]
+fn keys_in_variables_of_other_servers_are_told() {
+    let unread = |name: &str, value: &str| environment::unread_keys([(name.to_owned(), value.to_owned())]);
+    for name in ["VLLM_API_KEY", "INFINITY_API_KEY"] {
+        let told = unread(name, "hunter2");
+        assert!(told.len() == 1 && told[0].contains(name) && told[0].contains("API_KEY or --api-key"), "{told:?}");
+        assert!(told[0].contains("no key is required") && !told[0].contains("hunter2"), "{told:?}");
+        assert!(unread(name, "").is_empty(), "{name}");
+    }
+    assert!(unread("API_KEY", "a").is_empty() && unread("OPENAI_API_KEY", "a").is_empty());
 }
 
 #[test]

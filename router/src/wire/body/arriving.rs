@@ -97,7 +97,7 @@ impl Arriving {
         loop {
             let decoded = decoder.read(&mut piece).await;
             let decoded = decoded.map_err(|error| {
-                let damaged = |error: io::Error| ApiError::Unreadable(format!("{}: {error}", coding.name()));
+                let damaged = |error: io::Error| ApiError::Unreadable(coding.problem(&error));
                 error.downcast::<ApiError>().unwrap_or_else(damaged)
             })?;
             if decoded == 0 {

@@ -58,7 +58,7 @@ impl Size {
             String::new(),
             format!("{} requests/s{texts} with a p99 of at most {} ms:", self.rate, self.p99_ms),
             format!(
-                "  the server answers up to   {:.1} requests/s ({} in flight{cores})",
+                "  the server answers up to   {:.1} requests/s (in a closed loop with {} requests in flight{cores})",
                 self.saturated_requests_per_s, self.saturating
             ),
         ];

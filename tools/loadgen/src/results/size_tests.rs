@@ -30,7 +30,7 @@ fn the_result_in_words() {
     let text = size().lines(Some(10)).join("\n");
     for words in [
         "500 requests/s (up to 10 texts each) with a p99 of at most 50 ms:",
-        "the server answers up to   231.2 requests/s (16 in flight, on 1.9 cores)",
+        "the server answers up to   231.2 requests/s (in a closed loop with 16 requests in flight, on 1.9 cores)",
         "it keeps the p99 up to     180 requests/s (47.1 ms, computing 75% of the time)",
         "needed                     3 servers like this one, 6 cores in all, each at 93% of that rate; 4 servers if one may fail",
     ] {
@@ -39,7 +39,12 @@ fn the_result_in_words() {
     // Servers without metrics have neither cores nor use.
     let plain = Size { busy: None, cores_per_server: None, cores: None, servers: Some(1), ..size() };
     let text = plain.lines(None).join("\n");
-    for words in ["50 ms:\n", "requests/s (47.1 ms)", "1 server like this one, each", "(16 in flight)"] {
+    for words in [
+        "50 ms:\n",
+        "requests/s (47.1 ms)",
+        "1 server like this one, each",
+        "(in a closed loop with 16 requests in flight)",
+    ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
 }
