@@ -25,6 +25,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dialect::{ErrorCode, OpenAiErrorObject};
+use crate::state::field_names::SentName;
 use prefold_core::{BackendError, EngineConfig, Error, Resource, Task};
 use std::time::Duration;
 use thiserror::Error as ThisError;
@@ -186,6 +187,14 @@ impl ApiError {
         match self {
             Self::Engine(Error::Overloaded { resource, .. }) => Some(*resource),
             _ => None,
+        }
+    }
+
+    /// The same with the client's names of fields.
+    pub(crate) fn in_names(self, sent: &[SentName]) -> Self {
+        match self {
+            Self::Engine(error) => Self::Engine(sent.iter().fold(error, |error, (field, sent)| error.renamed(field, sent))),
+            other => other,
         }
     }
 

@@ -268,7 +268,9 @@ pub(super) fn heeded_instruction(
     call: &Call,
 ) -> std::result::Result<Option<String>, Error> {
     let of_template = values.and_then(|values| values.instruction);
-    let field = if of_template.is_some() { "chat_template_kwargs.instruction" } else { "instruction" };
+    if of_template.is_some() {
+        call.sent.rename("instruction", "chat_template_kwargs.instruction");
+    }
     let instruction = of_template.or(instruction);
     let capabilities = &call.engine.info().capabilities;
     let problem = match &capabilities.rerank {
@@ -279,7 +281,7 @@ pub(super) fn heeded_instruction(
         }
         Some(Rerank::Prompt(_)) | None => return Ok(instruction),
     };
-    instruction.iter().try_for_each(|_| ignore(field, problem, call))?;
+    instruction.iter().try_for_each(|_| ignore("instruction", problem, call))?;
     Ok(instruction)
 }
 

@@ -38,6 +38,9 @@ impl EncodeFields {
     /// [`Error::Validation`]
     pub(crate) fn for_field(self, field: &'static str, call: &Call) -> Result<EncodeOptions, Error> {
         let choices = Choices::of(&call.engine.info().capabilities);
+        if let Some(sent) = self.prompt.selector() {
+            call.sent.rename("prompt_name", sent);
+        }
         self.options(field, choices, |field, problem| ignore(field, problem, call))
     }
 
