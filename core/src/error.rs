@@ -114,7 +114,9 @@ impl Error {
         {
             *field = to;
         }
-        if let Self::Empty { problem, .. } | Self::Validation { problem, .. } | Self::TooLong { problem, .. } = &mut self {
+        if let Self::Empty { problem, .. } | Self::Validation { problem, .. } | Self::TooLong { problem, .. } =
+            &mut self
+        {
             *problem = problem.replace(&format!("`{from}`"), &format!("`{to}`"));
         }
         self

@@ -21,11 +21,11 @@ mod dialect;
 
 pub(crate) use dialect::{Dialect, OllamaError, OpenAiError, TeiError};
 
+use crate::state::field_names::SentName;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dialect::{ErrorCode, OpenAiErrorObject};
-use crate::state::field_names::SentName;
 use prefold_core::{BackendError, EngineConfig, Error, Resource, Task};
 use std::time::Duration;
 use thiserror::Error as ThisError;
@@ -193,7 +193,9 @@ impl ApiError {
     /// The same with the client's names of fields.
     pub(crate) fn in_names(self, sent: &[SentName]) -> Self {
         match self {
-            Self::Engine(error) => Self::Engine(sent.iter().fold(error, |error, (field, sent)| error.renamed(field, sent))),
+            Self::Engine(error) => {
+                Self::Engine(sent.iter().fold(error, |error, (field, sent)| error.renamed(field, sent)))
+            }
             other => other,
         }
     }

@@ -34,8 +34,7 @@ refused! {
 macro_rules! only {
     ($($(#[doc = $doc:literal])+ $name:ident of $type:ty: $allowed:expr, $problem:literal;)+) => {$(
         $(#[doc = $doc])+
-        #[derive(Debug, ToSchema)]
-        #[schema(value_type = $type)]
+        #[derive(Debug)]
         pub(crate) struct $name;
 
         impl<'de> Deserialize<'de> for $name {

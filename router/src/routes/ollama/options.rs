@@ -75,7 +75,8 @@ mod tests {
         let Parsed { value: Body { options, .. }, ignored: names, .. } = parse::<Body>(body).unwrap();
         assert_eq!(options, Some(OllamaOptions { num_ctx: Some(9) }));
         assert_eq!(names.first_refused(), Some("options.temperature"));
-        let names = parse::<Body>(br#"{"options": {"stop": null, "num_ctx": null}, "keep_alive": -1}"#).unwrap().ignored;
+        let names =
+            parse::<Body>(br#"{"options": {"stop": null, "num_ctx": null}, "keep_alive": -1}"#).unwrap().ignored;
         assert_eq!(names.first_refused(), None);
         for wrong in [r#"{"options": []}"#, r#"{"options": {"num_ctx": "a"}}"#, r#"{"keep_alive": []}"#] {
             assert!(parse::<Body>(wrong.as_bytes()).is_err(), "{wrong}");
