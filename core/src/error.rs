@@ -101,21 +101,23 @@ impl Error {
         Self::Validation { field, problem: problem.into() }
     }
 
-    /// The same about the field `to`, if it is about `from`: a field has other names in other APIs.
+    /// The same with the name `to` of the field `from`, also where the problem names it: a field has other names in other APIs.
     #[must_use]
     pub fn renamed(mut self, from: &str, to: &'static str) -> Self {
-        match &mut self {
-            Self::Empty { field, .. }
-            | Self::Validation { field, .. }
-            | Self::TooLong { field, .. }
-            | Self::Tokenization { field, .. }
-            | Self::ForeignIds { field, .. }
-            | Self::BatchTooLarge { field, .. }
-                if *field == from =>
-            {
-                *field = to;
-            }
-            _ => {}
+        if let Self::Empty { field, .. }
+        | Self::Validation { field, .. }
+        | Self::TooLong { field, .. }
+        | Self::Tokenization { field, .. }
+        | Self::ForeignIds { field, .. }
+        | Self::BatchTooLarge { field, .. } = &mut self
+            && *field == from
+        {
+            *field = to;
+        }
+        if let Self::Empty { problem, .. } | Self::Validation { problem, .. } | Self::TooLong { problem, .. } =
+            &mut self
+        {
+            *problem = problem.replace(&format!("`{from}`"), &format!("`{to}`"));
         }
         self
     }

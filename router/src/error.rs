@@ -21,6 +21,7 @@ mod dialect;
 
 pub(crate) use dialect::{Dialect, OllamaError, OpenAiError, TeiError};
 
+use crate::state::field_names::SentName;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -186,6 +187,16 @@ impl ApiError {
         match self {
             Self::Engine(Error::Overloaded { resource, .. }) => Some(*resource),
             _ => None,
+        }
+    }
+
+    /// The same with the client's names of fields.
+    pub(crate) fn in_names(self, sent: &[SentName]) -> Self {
+        match self {
+            Self::Engine(error) => {
+                Self::Engine(sent.iter().fold(error, |error, (field, sent)| error.renamed(field, sent)))
+            }
+            other => other,
         }
     }
 

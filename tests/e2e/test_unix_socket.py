@@ -69,6 +69,7 @@ def test_requests_are_answered_and_the_file_is_removed_at_the_end(path):
     assert process.returncode == 0 and not path.exists()
     log = (path.parent / "log").read_text()
     assert f'serving address="{path}"' in log
+    assert f"curl --unix-socket {path} http://localhost/docs" in log
     assert "listens on all interfaces" not in log
 
 

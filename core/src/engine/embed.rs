@@ -17,16 +17,32 @@ impl Engine {
     /// [`Error::NotCapable`] unless the model makes embeddings; [`Error::Validation`] for `dimensions` out of range; errors
     /// of admission, encoding and the forward pass.
     pub async fn embed(&self, inputs: Vec<Input>, options: EmbedOptions) -> Result<Response<Vec<f32>>, Error> {
+        self.embed_with(None, inputs, options).await
+    }
+
+    /// The same with an input of another field before the others.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed).
+    pub async fn embed_with(
+        &self,
+        first: Option<(&'static str, Input)>,
+        inputs: Vec<Input>,
+        options: EmbedOptions,
+    ) -> Result<Response<Vec<f32>>, Error> {
         observe(
             Method::Embed,
-            inputs.len(),
+            inputs.len() + usize::from(first.is_some()),
             Box::pin(async {
                 let embed = self.capability(Task::Embed, |can| can.embed.as_ref())?;
                 let (dim, normalizes) = (embed.dim, embed.normalizes(options.encode.task.as_deref()));
                 let kept = check_dimensions(options.dimensions.unwrap_or(embed.default_dim()), dim)?;
                 let inputs = self.counted(inputs, options.encode.field)?;
-                let response =
-                    self.run(Place::each(inputs, options.encode.field), &options.encode, Outputs::EMBEDDING).await?;
+                let mut inputs = Place::each(inputs, options.encode.field);
+                if let Some((field, input)) = first {
+                    inputs.insert(0, (Place { field, index: None }, input));
+                }
+                let response = self.run(inputs, &options.encode, Outputs::EMBEDDING).await?;
                 let converted = response.try_map(2 * dim, |output| {
                     let mut vector = embedding(output, dim)?;
                     if options.normalize.is_none() && normalizes {

@@ -8,6 +8,7 @@ use crate::routes::table::{self, Kind};
 use crate::routes::without_slash;
 use crate::state::api_keys::KeyOwner;
 use crate::state::call::ChosenModel;
+use crate::state::field_names::SentNames;
 use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::replaced::{REPLACED, ReplacedText};
@@ -42,6 +43,7 @@ pub(crate) fn observe(
 ) -> impl Future<Output = Response> + Send {
     let exchange = Exchange::new(app, &request);
     request.extensions_mut().insert(exchange.ignored.clone());
+    request.extensions_mut().insert(exchange.sent.clone());
     request.extensions_mut().insert(exchange.replaced.clone());
     request.extensions_mut().insert(exchange.chosen.clone());
     let (method, path) = (&exchange.method, &exchange.path);
@@ -67,6 +69,7 @@ struct Exchange {
     /// The client's id of the request, or one made here.
     id: HeaderValue,
     ignored: IgnoredFields,
+    sent: SentNames,
     replaced: ReplacedText,
     chosen: ChosenModel,
     start: Instant,
@@ -88,6 +91,7 @@ impl Exchange {
             route,
             id,
             ignored: IgnoredFields::default(),
+            sent: SentNames::default(),
             replaced: ReplacedText::default(),
             chosen: ChosenModel::default(),
             start: Instant::now(),
@@ -98,7 +102,8 @@ impl Exchange {
     /// Error body, cost headers, trace, log line and metrics.
     fn finish(mut self, mut response: Response, trace: &Span) -> Response {
         let owner = response.extensions_mut().remove::<KeyOwner>();
-        let error = response.extensions_mut().remove::<ApiError>();
+        let sent = self.sent.all();
+        let error = response.extensions_mut().remove::<ApiError>().map(|error| error.in_names(&sent));
         if let Some(error) = &error {
             let of_body = response.extensions_mut().remove::<Dialect>();
             response = error.render(of_body.unwrap_or(self.dialect));
@@ -109,7 +114,7 @@ impl Exchange {
         if let Some(cost) = &cost {
             cost.write_headers(response.headers_mut(), &model.engine.info().device, elapsed);
         }
-        if let Some(names) = self.ignored.header() {
+        if let Some(names) = self.ignored.header(&sent) {
             response.headers_mut().insert(IGNORED, names);
         }
         if let Some(names) = self.replaced.header() {

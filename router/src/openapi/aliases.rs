@@ -1,29 +1,8 @@
 //! Other names of fields and values that the routes accept, which serde's attributes keep from the description.
 
+use crate::state::field_names::ALIASES;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Components, RefOr};
-
-/// Fields of a body, and their other names.
-const FIELDS: [(&str, &str, &[&str]); 18] = [
-    ("EmbeddingsBody", "dimensions", &["output_dimension"]),
-    ("EmbeddingsBody", "embedding_type", &["encoding_type"]),
-    ("EmbeddingsBody", "truncate", &["truncation"]),
-    ("EmbeddingsBody", "normalized", &["normalize", "use_activation", "activation"]),
-    ("RerankBody", "instruction", &["instruct"]),
-    ("RerankBody", "top_n", &["top_k"]),
-    ("RerankBody", "truncate", &["truncation"]),
-    ("RerankBody", "truncation_direction", &["truncation_side"]),
-    ("RerankBody", "use_activation", &["activation"]),
-    ("ScoreBody", "documents", &["items", "text_2", "data_2"]),
-    ("ScoreBody", "instruction", &["instruct"]),
-    ("ScoreBody", "queries", &["query", "text_1", "data_1"]),
-    ("ScoreBody", "truncate", &["truncation"]),
-    ("ScoreBody", "use_activation", &["activation"]),
-    ("PoolingBody", "truncate", &["truncation"]),
-    ("PoolingBody", "use_activation", &["activation"]),
-    ("ClassifyBody", "truncate", &["truncation"]),
-    ("ClassifyBody", "use_activation", &["activation"]),
-];
 
 /// Values of an enumeration that mean the same as others.
 const VALUES: [(&str, &[&str]); 2] =
@@ -31,7 +10,7 @@ const VALUES: [(&str, &[&str]); 2] =
 
 /// Describes the other names next to the fields and values.
 pub(super) fn describe(components: &mut Components) {
-    for (body, field, names) in FIELDS {
+    for (body, field, names) in ALIASES {
         let Some(RefOr::T(Schema::Object(body))) = components.schemas.get_mut(body) else { continue };
         let Some(schema) = body.properties.get(field).cloned() else { continue };
         for name in names {
@@ -82,7 +61,7 @@ mod tests {
     #[test]
     fn every_alias_is_described() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let described = || FIELDS.iter().map(|(.., names)| names).chain(VALUES.iter().map(|(_, values)| values));
+        let described = || ALIASES.iter().map(|(.., names)| names).chain(VALUES.iter().map(|(_, values)| values));
         for name in ["routes", "wire"].into_iter().flat_map(|folder| aliases_in(&sources.join(folder))) {
             assert!(described().any(|names| names.contains(&name.as_str())), "`{name}` is in no table");
         }
@@ -100,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_described_alias_is_accepted() {
-        for (body, field, names) in FIELDS {
+        for (body, field, names) in ALIASES {
             let (path, valid) = match body {
                 "EmbeddingsBody" => ("/v1/embeddings", json!({ "input": "a" })),
                 "PoolingBody" => ("/pooling", json!({ "input": "a" })),

@@ -139,8 +139,7 @@ async fn embed(head: Head, mut body: CohereEmbedBody, version: &'static str) -> 
     // The response repeats `texts`, not `inputs`.
     let (texts, kept) = keep(&call, texts, field == "texts").await?;
     let inputs = texts.into_vec().into_iter().map(Input::Text).collect();
-    let answered = call.engine.embed(inputs, EmbedOptions { encode, normalize: Some(true), dimensions }).await;
-    let answered = answered.map_err(|error| error.renamed("dimensions", "output_dimension"))?;
+    let answered = call.engine.embed(inputs, EmbedOptions { encode, normalize: Some(true), dimensions }).await?;
     let range = lists.iter().find_map(|(_, list)| list.element().range());
     let is_plain = version == "1" && types.iter().next().is_none();
     let meta = CohereMeta::of_tokens(version, answered.usage.tokens);
@@ -355,7 +354,7 @@ pub(crate) struct CohereDetokenizeAnswer {
 pub(crate) async fn detokenize_v1(head: Head, Json(body): Json<CohereDetokenizeBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
     let ids = body.tokens.only_list("tokens")?;
-    let texts = call.engine.decode(vec![ids], true).await.map_err(|error| error.renamed("ids", "tokens"))?;
+    let texts = call.engine.decode(vec![ids], true).await?;
     let text = texts.into_iter().next().unwrap_or_default();
     let answer = CohereDetokenizeAnswer { text: String::new(), meta: CohereMeta::new("1") };
     let (before, after) = split_around(&answer, "\"\"");

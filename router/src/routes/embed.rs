@@ -121,8 +121,9 @@ pub(crate) async fn similarity(head: Head, Json(body): Json<SimilarityBody>) -> 
     }
     let encode = body.parameters.unwrap_or_default().encode_fields().for_field("sentences", &call)?;
     let options = EmbedOptions { encode, normalize: Some(true), dimensions: None };
-    let inputs = std::iter::once(source_sentence).chain(sentences.into_vec()).map(Input::Text).collect();
-    let answered = call.engine.embed(inputs, options).await?;
+    let source = ("source_sentence", Input::Text(source_sentence));
+    let sentences = sentences.into_vec().into_iter().map(Input::Text).collect();
+    let answered = call.engine.embed_with(Some(source), sentences, options).await?;
     Ok(Answer::json(answered, |vectors| {
         let mut others = vectors.into_iter();
         let source = others.next().unwrap_or_default();

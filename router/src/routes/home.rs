@@ -2,6 +2,7 @@
 
 use super::health;
 use crate::error::{ApiError, routes_of};
+use crate::server::listening::curl_by;
 use crate::state::App;
 use crate::telemetry::version::version_and_commit;
 use axum::extract::State;
@@ -39,18 +40,26 @@ fn wants_html(headers: &HeaderMap) -> bool {
 /// The page's text.
 fn described(app: &App, address: &str) -> String {
     let scheme = if app.http.is_tls { "https" } else { "http" };
+    let (curl, address) = match &app.http.unix_socket {
+        Some(socket) => (curl_by(socket), "localhost"),
+        None => ("curl".to_owned(), address),
+    };
     let url = format!("{scheme}://{address}");
     let mut text = format!("prefold {}\n\n", version_and_commit());
     let keys = if app.http.api_keys.are_required() { " -H 'Authorization: Bearer API_KEY'" } else { "" };
     // Writing to a string cannot fail.
-    let _ =
-        if keys.is_empty() { write_model(&mut text, app, &url) } else { write!(text, "Requests need an API key.\n\n") };
-    let _ = write!(text, "  curl{keys} {url}/info\n\nAll routes: {url}/docs\n");
+    let _ = if keys.is_empty() {
+        write_model(&mut text, app, &curl, &url)
+    } else {
+        write!(text, "Requests need an API key.\n\n")
+    };
+    let docs = if app.http.unix_socket.is_some() { format!("{curl} {url}/docs") } else { format!("{url}/docs") };
+    let _ = write!(text, "  {curl}{keys} {url}/info\n\nAll routes: {docs}\n");
     text
 }
 
 /// The model and a command for each of its first two routes.
-fn write_model(text: &mut String, app: &App, url: &str) -> std::fmt::Result {
+fn write_model(text: &mut String, app: &App, curl: &str, url: &str) -> std::fmt::Result {
     let model = app.models.default();
     let info = model.engine.info();
     let tasks: Vec<Task> = info.capabilities.tasks().collect();
@@ -60,7 +69,7 @@ fn write_model(text: &mut String, app: &App, url: &str) -> std::fmt::Result {
     for (task, route) in routes.take(2) {
         writeln!(
             text,
-            "  curl {url}{route} -H 'Content-Type: application/json' -d '{}'",
+            "  {curl} {url}{route} -H 'Content-Type: application/json' -d '{}'",
             body(task, &model.names.served)
         )?;
     }
@@ -116,6 +125,18 @@ mod tests {
                 shown(Setup::new(embedding()), &[("host", host)]).await.contains("curl http://127.0.0.1:3000/"),
                 "{host}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_go_to_the_unix_socket() {
+        for (path, shown_path) in [("/run/prefold/socket", "/run/prefold/socket"), ("/tmp/a b'c", r"'/tmp/a b'\''c'")] {
+            let mut setup = Setup::new(embedding());
+            setup.http.unix_socket = Some(path.into());
+            let text = shown(setup, &[("host", "embed.example:8080")]).await;
+            let command = format!("curl --unix-socket {shown_path} http://localhost/");
+            assert_eq!(text.matches(&command).count(), 4, "{text}");
+            assert!(!text.contains("embed.example") && !text.contains("curl http"), "{text}");
         }
     }
 

@@ -10,6 +10,7 @@ use crate::wire::element::{Element, Layout};
 use crate::wire::inputs::Inputs;
 use crate::wire::json_writer::split_around;
 use crate::wire::pieces::{JsonText, framed};
+use crate::wire::refused::{LateChunking, Multivector};
 use crate::wire::request_body::request_body;
 use crate::wire::schema::InputsSchema;
 use crate::wire::usage::UsageBody;
@@ -38,9 +39,13 @@ request_body! {
         #[serde(alias = "normalize", alias = "use_activation", alias = "activation")]
         normalized: Option<bool>,
         /// Jina's pooling of inputs that are read as one text; only false is supported.
-        late_chunking: Option<bool>,
+        #[schema(value_type = Option<bool>)]
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        late_chunking: Option<LateChunking>,
         /// Jina's vectors of tokens; only false is supported. `/pooling` returns them with the task `token_embed`.
-        return_multivector: Option<bool>,
+        #[schema(value_type = Option<bool>)]
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        return_multivector: Option<Multivector>,
     }
 }
 
@@ -134,18 +139,6 @@ pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<
 async fn vector_form(body: &EmbeddingsBody, accept: Accept, call: &Call) -> std::result::Result<VectorForm, Error> {
     let &EmbeddingsBody { dimensions, output_dtype, embed_dtype, normalized, .. } = body;
     let embedding_type = body.embedding_type.map(|one| one.0);
-    for (field, asked, problem) in [
-        ("late_chunking", body.late_chunking, "every input has a vector of its own"),
-        (
-            "return_multivector",
-            body.return_multivector,
-            "/pooling with the `task` `token_embed` answers a vector for each token",
-        ),
-    ] {
-        if asked == Some(true) {
-            return Err(Error::invalid(field, format!("is not supported: {problem}")));
-        }
-    }
     let endianness = body.endianness.unwrap_or_default();
     let (field, asked, format) = match (embedding_type, output_dtype) {
         (Some(_), Some(_)) => {
@@ -160,7 +153,8 @@ async fn vector_form(body: &EmbeddingsBody, accept: Accept, call: &Call) -> std:
         return Ok(VectorForm::new(accept, format, Layout { element, endianness }));
     };
     if embed_dtype.is_some() {
-        return Err(Error::invalid("embed_dtype", format!("is for floats, and `{field}` asks for {}", kind.as_str())));
+        let of_floats = if matches!(accept, Accept::Binary(Some(_))) { "accept" } else { "embed_dtype" };
+        return Err(Error::invalid(of_floats, format!("is for floats, and `{field}` asks for {}", kind.as_str())));
     }
     if normalized == Some(false) && !kind.is_packed() {
         let problem = format!("cannot be false with {}, whose range is that of vectors of unit length", kind.as_str());

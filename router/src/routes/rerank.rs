@@ -15,6 +15,7 @@ use crate::wire::encode_fields::{Direction, EncodeFields};
 use crate::wire::many::Many;
 use crate::wire::pieces::JsonText;
 use crate::wire::prompt::{TemplateValues, ignore};
+use crate::wire::refused::RankFields;
 use crate::wire::request_body::request_body;
 use crate::wire::schema::{DocumentSchema, DocumentsSchema, TextSchema};
 use crate::wire::usage::UsageBody;
@@ -56,7 +57,9 @@ request_body! {
         /// `/v2/rerank`.
         return_documents: Option<bool>,
         /// Cohere's fields of a document to read; only `["text"]` is supported.
-        rank_fields: Option<Vec<String>>,
+        #[schema(value_type = Option<Vec<String>>)]
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        rank_fields: Option<RankFields>,
         /// Cohere's passages of documents; only the mode `disabled` is supported.
         #[allow(dead_code, reason = "deserializing it checks it")]
         relevant_spans: Option<RelevantSpans>,
@@ -242,7 +245,6 @@ async fn score(
 ) -> std::result::Result<(Response<RerankScore>, Vec<Ranked>), ApiError> {
     let shared = body.encode_fields();
     let RerankBody { query, truncate, truncation_direction, instruction, chat_template_kwargs, top_n, .. } = body;
-    check_rank_fields(body.rank_fields.as_deref())?;
     let instruction = heeded_instruction(instruction, chat_template_kwargs, call)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
     let encode = EncodeFields { truncate, truncation_direction, ..shared }.for_field(field, call)?;
@@ -268,7 +270,9 @@ pub(super) fn heeded_instruction(
     call: &Call,
 ) -> std::result::Result<Option<String>, Error> {
     let of_template = values.and_then(|values| values.instruction);
-    let field = if of_template.is_some() { "chat_template_kwargs.instruction" } else { "instruction" };
+    if of_template.is_some() {
+        call.sent.rename("instruction", "chat_template_kwargs.instruction");
+    }
     let instruction = of_template.or(instruction);
     let capabilities = &call.engine.info().capabilities;
     let problem = match &capabilities.rerank {
@@ -279,22 +283,8 @@ pub(super) fn heeded_instruction(
         }
         Some(Rerank::Prompt(_)) | None => return Ok(instruction),
     };
-    instruction.iter().try_for_each(|_| ignore(field, problem, call))?;
+    instruction.iter().try_for_each(|_| ignore("instruction", problem, call))?;
     Ok(instruction)
-}
-
-/// # Errors
-/// [`Error::Validation`] for fields other than `text`, which is read anyway.
-fn check_rank_fields(fields: Option<&[String]>) -> std::result::Result<(), Error> {
-    match fields {
-        None | Some([]) => Ok(()),
-        Some([field]) if field == "text" => Ok(()),
-        Some(_) => {
-            let problem =
-                "has fields other than `text`, which is the only one that is read: send each document as one text";
-            Err(Error::invalid("rank_fields", problem))
-        }
-    }
 }
 
 fn invalid(field: &'static str, problem: &str) -> ApiError {

@@ -175,7 +175,7 @@ pub(crate) struct Detokenized {
 pub(crate) async fn detokenize(head: Head, Json(body): Json<DetokenizeBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
     let ids = body.tokens.only_list("tokens")?;
-    let texts = call.engine.decode(vec![ids], false).await.map_err(|error| error.renamed("ids", "tokens"))?;
+    let texts = call.engine.decode(vec![ids], false).await?;
     let text = texts.into_iter().next().unwrap_or_default();
     let (before, after) = split_around(&Detokenized { prompt: String::new() }, "\"\"");
     Ok(Answer::free_text(JsonText::default().steps(framed(before, text_steps(text), after)), call.share))

@@ -116,13 +116,13 @@ impl Listener {
         }
     }
 
-    /// The page to open in a browser on this machine; the path of a Unix socket.
+    /// The page to open in a browser on this machine; with a Unix socket, the command that reads it.
     pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
         let address = match &self.socket {
             Socket::Tcp(listener) => listener.local_addr(),
-            Socket::Unix(socket) => return socket.path.display().to_string(),
+            Socket::Unix(socket) => return format!("{} {scheme}://localhost/docs", curl_by(&socket.path)),
         };
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
         address.map_or_else(
             |_| "unknown".to_owned(),
             |mut address| {
@@ -143,6 +143,14 @@ impl Listener {
             Socket::Unix(_) => None,
         }
     }
+}
+
+/// The beginning of a command that sends a request to a Unix socket.
+pub(crate) fn curl_by(socket: &Path) -> String {
+    let path = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned()).display().to_string();
+    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let path = if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
+    format!("curl --unix-socket {path}")
 }
 
 impl UnixSocket {

@@ -3,6 +3,7 @@
 use super::registry::ServedModel;
 use super::{App, State};
 use crate::error::ApiError;
+use crate::state::field_names::SentNames;
 use crate::state::ignored::IgnoredFields;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderValue;
@@ -22,6 +23,7 @@ pub(crate) struct Head {
     priority: Option<Priority>,
     share: Arc<Share>,
     ignored: IgnoredFields,
+    sent: SentNames,
     chosen: ChosenModel,
 }
 
@@ -36,6 +38,8 @@ pub(crate) struct Call {
     pub(crate) share: Arc<Share>,
     /// Fields of the body that are ignored.
     pub(crate) ignored: IgnoredFields,
+    /// The client's names of fields.
+    pub(crate) sent: SentNames,
 }
 
 /// Model of one request as soon as its body is read, for the layers around the handler. Clones are handles to the same place.
@@ -51,12 +55,12 @@ impl ChosenModel {
 impl Head {
     /// The call of the model that the body names.
     pub(crate) fn for_model(self, name: Option<&str>) -> Call {
-        let Self { app, account, scope, priority, share, ignored, chosen } = self;
+        let Self { app, account, scope, priority, share, ignored, sent, chosen } = self;
         let model = Arc::clone(app.models.asked(name));
         // Nothing else sets it.
         let _ = chosen.0.set(Arc::clone(&model));
         let engine = model.engine.clone().counting_in(Arc::clone(&share)).in_scope(scope).on_account(account, priority);
-        Call { app, model, engine, share, ignored }
+        Call { app, model, engine, share, ignored, sent }
     }
 
     /// The call of the default model, for bodies without a field for its name.
@@ -87,6 +91,7 @@ impl FromRequestParts<App> for Head {
             priority: headers.get(PRIORITY).map(parse_priority).transpose()?,
             share: share.unwrap_or_else(|| Arc::new(app.quotas.buffered().share_of(account))),
             ignored: extensions.get::<IgnoredFields>().cloned().unwrap_or_default(),
+            sent: extensions.get::<SentNames>().cloned().unwrap_or_default(),
             chosen: extensions.get::<ChosenModel>().cloned().unwrap_or_default(),
         })
     }

@@ -1,5 +1,6 @@
 //! Fields of a body that nothing reads. The response names them, or with `--strict-fields` they are an error.
 
+use super::field_names::SentName;
 use axum::http::{HeaderName, HeaderValue};
 use serde_ignored::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,10 +28,12 @@ impl IgnoredFields {
         names.0.into_iter().for_each(|name| all.insert(name));
     }
 
-    /// The names for the header; `None` if there are none.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
+    /// The names for the header, as they were `sent`; `None` if there are none.
+    pub(crate) fn header(&self, sent: &[SentName]) -> Option<HeaderValue> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.0.is_empty() { None } else { HeaderValue::from_str(&names.0.join(", ")).ok() }
+        let sent_name = |name: &String| sent.iter().find(|(field, _)| field == name).map(|(_, sent)| *sent);
+        let names: Vec<&str> = names.0.iter().map(|name| sent_name(name).unwrap_or(name)).collect();
+        if names.is_empty() { None } else { HeaderValue::from_str(&names.join(", ")).ok() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod api_keys;
 pub(crate) mod call;
+pub(crate) mod field_names;
 pub(crate) mod holding;
 pub(crate) mod ignored;
 pub(crate) mod model_names;
@@ -22,6 +23,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use prefold_core::{ProcessQuotas, Task};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -141,6 +143,8 @@ pub(crate) enum InvalidUnicode {
 /// Settings of HTTP.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpConfig {
+    /// Unix socket to which clients connect, instead of a port.
+    pub(crate) unix_socket: Option<PathBuf>,
     /// Clients connect by TLS.
     pub(crate) is_tls: bool,
     /// Bytes per request body.
@@ -170,6 +174,7 @@ pub(crate) struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
+            unix_socket: None,
             is_tls: false,
             payload_limit: PAYLOAD_LIMIT,
             client_timeout: Duration::from_secs(CLIENT_TIMEOUT),

@@ -5,8 +5,10 @@ mod arriving;
 use self::arriving::{declared, read_body};
 use super::guarded::Guarded;
 use super::invalid_text::{self, GROWTH, Rewritten};
+use super::named::Named;
 use super::parsed_size::parsed_size;
 use crate::error::ApiError;
+use crate::state::field_names::{BodyNames, SentNames};
 use crate::state::ignored::{IgnoredFields, Names};
 use crate::state::replaced::ReplacedText;
 use crate::state::{App, InvalidUnicode};
@@ -43,6 +45,7 @@ pub(crate) struct RawBody {
     /// Share of the request, and the bytes that it held once the body had arrived.
     held: Option<(Arc<Share>, usize)>,
     ignored: IgnoredFields,
+    sent: SentNames,
     replaced: ReplacedText,
     /// Unknown fields are an error.
     is_strict: bool,
@@ -50,10 +53,13 @@ pub(crate) struct RawBody {
 }
 
 /// A value of a body.
-struct Parsed<T> {
-    value: T,
+#[derive(Debug)]
+pub(crate) struct Parsed<T> {
+    pub(crate) value: T,
     /// Fields that the type does not have.
-    ignored: Names,
+    pub(crate) ignored: Names,
+    /// The body's names of fields that have several.
+    names: BodyNames,
     /// Path of the first text in which something was replaced, and the number of these texts.
     replaced: Option<(String, usize)>,
 }
@@ -65,7 +71,7 @@ impl RawBody {
     /// [`ApiError::Syntax`], [`ApiError::Body`] or [`ApiError::TooManyValues`]; `Error::Overloaded` where there is no room for its
     /// values. The body can still be [probed](Self::probe) then.
     pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, ApiError> {
-        let Parsed { value, ignored, replaced } = self.read().await?;
+        let Parsed { value, ignored, names, replaced } = self.read().await?;
         if self.is_strict
             && let Some(name) = ignored.first_refused()
         {
@@ -76,6 +82,7 @@ impl RawBody {
             held.shrink_to(held.held().saturating_sub(*arrived));
         }
         self.ignored.add(ignored);
+        self.sent.set(names);
         if let Some((first, texts)) = replaced {
             self.replaced.set(first, texts);
         }
@@ -97,7 +104,7 @@ impl RawBody {
             let admitted = admit(&body, 0, held.as_ref());
             let parsed = admitted.and_then(|()| parse(&body));
             let parsed = match parsed {
-                Ok((value, ignored)) => Ok(Parsed { value, ignored, replaced: None }),
+                Ok(parsed) => Ok(parsed),
                 // Only texts that are not Unicode can make another parse of the body succeed.
                 Err(error @ ApiError::Syntax(_)) => parse_invalid(&body, error, held.as_ref(), invalid_unicode),
                 Err(error) => Err(error),
@@ -118,6 +125,7 @@ impl FromRequest<App> for RawBody {
         let (timeout, limit) = (app.http.client_timeout, app.http.payload_limit);
         let is_too_large = declared(request.headers()) > limit;
         let ignored = request.extensions().get::<IgnoredFields>().cloned().unwrap_or_default();
+        let sent = request.extensions().get::<SentNames>().cloned().unwrap_or_default();
         let replaced = request.extensions().get::<ReplacedText>().cloned().unwrap_or_default();
         let (is_strict, invalid_unicode) = (app.http.strict_fields, app.http.invalid_unicode);
         let held = request.extensions().get::<Arc<Share>>().cloned();
@@ -129,7 +137,7 @@ impl FromRequest<App> for RawBody {
                 let arrived = held.held();
                 (held, arrived)
             });
-            Ok(Self { bytes, held, ignored, replaced, is_strict, invalid_unicode })
+            Ok(Self { bytes, held, ignored, sent, replaced, is_strict, invalid_unicode })
         }
     }
 }
@@ -168,7 +176,7 @@ fn parse_invalid<T: DeserializeOwned>(
     };
     let Rewritten { body: replaced, texts } = invalid_text::replace(body);
     admit(&replaced, copies, held)?;
-    let (value, ignored) = parse(&replaced)?;
+    let parsed_body = parse(&replaced)?;
     let parsed = parsed_size(&replaced)?;
     drop(replaced);
     held.iter().for_each(|(held, arrived)| held.shrink_to(arrived.saturating_add(parsed)));
@@ -178,23 +186,24 @@ fn parse_invalid<T: DeserializeOwned>(
                            (--invalid-unicode)";
             Err(ApiError::Body { field: Some(field), problem: problem.to_owned() })
         }
-        (first, _) => Ok(Parsed { value, ignored, replaced: first.map(|first| (first, texts)) }),
+        (first, _) => Ok(Parsed { replaced: first.map(|first| (first, texts)), ..parsed_body }),
     }
 }
 
-/// Parses a body as JSON; the names are of the fields that `T` does not have.
+/// Parses a body as JSON.
 ///
 /// # Errors
 /// [`ApiError::Syntax`] or [`ApiError::Body`]
-pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<(T, Names), ApiError> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Parsed<T>, ApiError> {
     check_object(body)?;
     let mut json = serde_json::Deserializer::from_slice(body);
-    let mut names = Names::default();
-    let mut ignore = |path: serde_ignored::Path<'_>| names.push(&path);
-    let parsed = T::deserialize(serde_ignored::Deserializer::new(Guarded(&mut json), &mut ignore));
+    let (mut ignored, mut names) = (Names::default(), BodyNames::default());
+    let mut ignore = |path: serde_ignored::Path<'_>| ignored.push(&path);
+    let inner = serde_ignored::Deserializer::new(Guarded(&mut json), &mut ignore);
+    let parsed = T::deserialize(Named { inner, names: &mut names });
     match parsed.and_then(|parsed| json.end().map(|()| parsed)) {
-        Ok(parsed) => Ok((parsed, names)),
-        Err(error) => Err(explain::<T>(body, &error)),
+        Ok(value) => Ok(Parsed { value, ignored, names, replaced: None }),
+        Err(error) => Err(explain::<T>(body, &error, &names)),
     }
 }
 
@@ -222,7 +231,7 @@ fn check_object(body: &[u8]) -> Result<(), ApiError> {
 }
 
 /// Parses again to find the field at fault, so that valid bodies do not pay for tracking the path.
-fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiError {
+fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error, names: &BodyNames) -> ApiError {
     if !error.is_data() {
         return syntax(error);
     }
@@ -233,8 +242,9 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> ApiEr
     match problem.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
         // The path ends with the object that lacks the field.
         Some((name, place)) => {
+            let others = if path.is_none() { names.other_names(name) } else { String::new() };
             let field = path.map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"));
-            ApiError::Body { field: Some(field), problem: format!("missing field{place}") }
+            ApiError::Body { field: Some(field), problem: format!("missing field{place}{others}") }
         }
         None => ApiError::Body { field: path, problem },
     }

@@ -104,7 +104,7 @@ mod tests {
             (r#"["a", {"text": "b"}]"#, &["a", "b"]),
             ("[]", &[]),
         ] {
-            let (body, _) = parse::<Body>(format!(r#"{{"documents": {documents}}}"#).as_bytes()).unwrap();
+            let body = parse::<Body>(format!(r#"{{"documents": {documents}}}"#).as_bytes()).unwrap().value;
             assert_eq!(body.documents.into_texts().into_vec(), texts, "{documents}");
         }
         for (documents, error) in [

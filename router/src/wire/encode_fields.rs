@@ -23,8 +23,6 @@ pub(crate) struct EncodeFields {
     pub(crate) truncate_prompt_tokens: Option<i64>,
     /// Truncate documents to this many tokens; 0 is no limit.
     pub(crate) max_tokens_per_doc: Option<usize>,
-    /// Not supported, except for 0.
-    pub(crate) max_tokens_per_query: Option<usize>,
     pub(crate) truncation_direction: Option<Direction>,
     pub(crate) prompt: PromptFields,
     pub(crate) add_special_tokens: Option<bool>,
@@ -38,6 +36,9 @@ impl EncodeFields {
     /// [`Error::Validation`]
     pub(crate) fn for_field(self, field: &'static str, call: &Call) -> Result<EncodeOptions, Error> {
         let choices = Choices::of(&call.engine.info().capabilities);
+        if let Some(sent) = self.prompt.selector() {
+            call.sent.rename("prompt_name", sent);
+        }
         self.options(field, choices, |field, problem| ignore(field, problem, call))
     }
 
@@ -63,10 +64,6 @@ impl EncodeFields {
                 }
             },
         };
-        if self.max_tokens_per_query.is_some_and(|tokens| tokens > 0) {
-            let problem = "is not supported, except for 0: the query is not truncated; shorten it, or its documents by `max_tokens_per_doc`";
-            return Err(Error::invalid("max_tokens_per_query", problem));
-        }
         let Purpose { task, prompt } = self.prompt.choose(choices, ignore)?;
         Ok(EncodeOptions {
             truncate,

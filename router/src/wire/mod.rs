@@ -16,6 +16,7 @@ pub(crate) mod invalid_text;
 pub(crate) mod json_writer;
 pub(crate) mod many;
 pub(crate) mod name_list;
+mod named;
 mod parsed_size;
 pub(crate) mod pieces;
 pub(crate) mod prompt;

@@ -111,7 +111,7 @@ mod tests {
         for count in [1, 2, 5, 1000, 1025] {
             let body = format!("{{\"inputs\":[{}{item}]}}", format!("{item},").repeat(count - 1));
             let counted = parsed_size(body.as_bytes()).unwrap();
-            let (Body::<T> { inputs }, _) = parse(body.as_bytes()).unwrap();
+            let Body::<T> { inputs } = parse(body.as_bytes()).unwrap().value;
             assert!(heap(&inputs) <= counted, "{count} of {item}: {} bytes, {counted} counted", heap(&inputs));
         }
     }

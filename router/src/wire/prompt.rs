@@ -117,6 +117,15 @@ pub(crate) struct PromptFields {
 }
 
 impl PromptFields {
+    /// The field that selects a prompt by another word than its name.
+    pub(super) fn selector(&self) -> Option<&'static str> {
+        match self {
+            Self { prompt_name: None, prompt: None, input_type: Some(_), task: None } => Some("input_type"),
+            Self { prompt_name: None, prompt: None, input_type: None, task: Some(_) } => Some("task"),
+            _ => None,
+        }
+    }
+
     /// The purpose of the inputs. `ignore` gets each field that means nothing to the model, and the reason.
     ///
     /// # Errors

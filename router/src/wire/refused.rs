@@ -30,6 +30,39 @@ refused! {
     Images: "not supported: the served model embeds texts";
 }
 
+/// Declares types of which one value can be sent.
+macro_rules! only {
+    ($($(#[doc = $doc:literal])+ $name:ident of $type:ty: $allowed:expr, $problem:literal;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Debug)]
+        pub(crate) struct $name;
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let allowed: fn(&$type) -> bool = $allowed;
+                if allowed(&<$type>::deserialize(deserializer)?) { Ok(Self) } else { Err(D::Error::custom($problem)) }
+            }
+        }
+    )+};
+}
+
+only! {
+    /// Cohere's fields of a document to read.
+    RankFields of Vec<String>: |fields| fields.iter().all(|field| field == "text"),
+        "not supported, except for `text`, which is the only field that is read: send each document as one text";
+
+    /// Jina's pooling of inputs that are read as one text.
+    LateChunking of bool: |asked| !asked, "not supported: every input has a vector of its own";
+
+    /// Jina's vectors of tokens.
+    Multivector of bool: |asked| !asked,
+        "not supported: /pooling with the `task` `token_embed` answers a vector for each token";
+
+    /// vLLM's limit of a query.
+    QueryTokens of usize: |tokens| *tokens == 0,
+        "not supported, except for 0: the query is not truncated; shorten it, or its documents by `max_tokens_per_doc`";
+}
+
 /// Padding of texts to a length.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

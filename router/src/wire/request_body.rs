@@ -85,7 +85,9 @@ macro_rules! request_body {
             /// Truncate each document to this many tokens before it is scored; 0 means no limit but the model's. Default: 0.
             max_tokens_per_doc: Option<usize>,
             /// Only 0 is supported: queries are not truncated.
-            max_tokens_per_query: Option<usize>,
+            #[schema(value_type = Option<usize>)]
+            #[allow(dead_code, reason = "deserializing it checks it")]
+            max_tokens_per_query: Option<$crate::wire::refused::QueryTokens>,
             /// False: logits instead of probabilities.
             #[serde(alias = "activation")]
             use_activation: Option<bool>,
@@ -97,7 +99,6 @@ macro_rules! request_body {
         } { $($encode)*
             truncate_prompt_tokens: $body.truncate_prompt_tokens,
             max_tokens_per_doc: $body.max_tokens_per_doc,
-            max_tokens_per_query: $body.max_tokens_per_query,
         } }
     };
     (@[model $($more:ident)*] $name:ident $body:ident $head:tt {$($fields:tt)*} $encode:tt) => {

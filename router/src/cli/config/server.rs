@@ -51,6 +51,7 @@ pub(super) fn server_config(
             None => Address::Tcp { hostname: args.hostname, port: args.port, flag: "port" },
         },
         http: HttpConfig {
+            unix_socket: args.uds_path.clone(),
             is_tls: tls.is_some(),
             payload_limit: args.payload_limit,
             client_timeout,

@@ -60,7 +60,7 @@ pub(super) enum KeepAlive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::body::parse;
+    use crate::wire::body::{Parsed, parse};
 
     #[derive(Debug, Deserialize)]
     struct Body {
@@ -72,10 +72,11 @@ mod tests {
     #[test]
     fn options_that_are_set_and_not_read_are_named() {
         let body = br#"{"options": {"num_ctx": 9, "temperature": 0.5, "stop": null}, "keep_alive": "5m"}"#;
-        let (Body { options, .. }, names) = parse::<Body>(body).unwrap();
+        let Parsed { value: Body { options, .. }, ignored: names, .. } = parse::<Body>(body).unwrap();
         assert_eq!(options, Some(OllamaOptions { num_ctx: Some(9) }));
         assert_eq!(names.first_refused(), Some("options.temperature"));
-        let (_, names) = parse::<Body>(br#"{"options": {"stop": null, "num_ctx": null}, "keep_alive": -1}"#).unwrap();
+        let names =
+            parse::<Body>(br#"{"options": {"stop": null, "num_ctx": null}, "keep_alive": -1}"#).unwrap().ignored;
         assert_eq!(names.first_refused(), None);
         for wrong in [r#"{"options": []}"#, r#"{"options": {"num_ctx": "a"}}"#, r#"{"keep_alive": []}"#] {
             assert!(parse::<Body>(wrong.as_bytes()).is_err(), "{wrong}");

@@ -4,6 +4,7 @@ mod capabilities;
 mod classify;
 mod cohere;
 mod embed;
+mod field_names;
 mod infinity;
 mod ollama;
 mod openai;

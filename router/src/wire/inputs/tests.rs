@@ -13,7 +13,7 @@ struct Dto<T> {
 
 fn inputs<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ApiError> {
     parse::<Dto<T>>(json!({ "inputs": value, "unknown": { "x": [1] } }).to_string().as_bytes())
-        .map(|(dto, _)| dto.inputs)
+        .map(|parsed| parsed.value.inputs)
 }
 
 fn text(text: &str) -> Input {
