@@ -47,11 +47,11 @@ pub(super) fn server_config(
             flag: "prometheus-port",
         }),
         address: match args.uds_path {
-            Some(path) => Address::Unix(path),
+            Some(ref path) => Address::Unix(path.clone()),
             None => Address::Tcp { hostname: args.hostname, port: args.port, flag: "port" },
         },
         http: HttpConfig {
-            unix_socket: args.uds_path.clone(),
+            unix_socket: args.uds_path,
             is_tls: tls.is_some(),
             payload_limit: args.payload_limit,
             client_timeout,
