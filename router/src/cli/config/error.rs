@@ -11,10 +11,7 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("`--model-id {0}`: there is no such file or directory")]
     NoSuchPath(String),
-    #[error(
-        "`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`{}",
-        without_id()
-    )]
+    #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`{hint}", hint = without_id())]
     NotAModel(String),
     #[cfg_attr(feature = "builtin-model", allow(dead_code, reason = "the built-in model is the default"))]
     #[error("`--model-id` is missing, and this binary was built without the built-in model")]
