@@ -99,7 +99,8 @@ pub(in crate::formats) fn kept_mask(fields: &Fields<'_>, family: &Family) -> Res
 
 /// A warning about the pooling of a classifier that only the older spelling names, which transformers' own class does not read.
 pub(in crate::formats) fn older_pooling(fields: &Fields<'_>, family: &Family) -> Option<String> {
-    let ([newer, older], _) = family.classifier_pooling? else { return None };
+    // The published code comes with the model.
+    let ([newer, older], None) = (family.classifier_pooling?.0, fields.get("auto_map")) else { return None };
     let pooling = fields.get(older).filter(|pooling| fields.get(newer).is_none() && **pooling != poolings::LATE)?;
     let pooling = shown(pooling);
     Some(format!("`{older}` {pooling} is followed, as in the published code; transformers reads only `{newer}`"))
