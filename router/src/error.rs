@@ -21,7 +21,6 @@ mod dialect;
 
 pub(crate) use dialect::{Dialect, OllamaError, OpenAiError, TeiError};
 
-use crate::state::field_names::SentName;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -190,8 +189,8 @@ impl ApiError {
         }
     }
 
-    /// The same with the client's names of fields.
-    pub(crate) fn in_names(self, sent: &[SentName]) -> Self {
+    /// The same with the client's names of fields, each after the name in the code.
+    pub(crate) fn in_names(self, sent: &[(&'static str, &'static str)]) -> Self {
         match self {
             Self::Engine(error) => {
                 Self::Engine(sent.iter().fold(error, |error, (field, sent)| error.renamed(field, sent)))

@@ -1,13 +1,13 @@
 //! Fields of `config.json`.
 
-use super::row::File::{Config, Rope};
+use super::row::File::Config;
 use super::row::Group;
 use super::row::Mark::{Followed, Inert, Named, Refused};
 
 const GENERAL: &str = "transformers 5.24.0, configuration_utils.py";
-const ROTARY: &str = "transformers 5.24.0, modeling_rope_utils.py";
+pub(super) const ROTARY: &str = "transformers 5.24.0, modeling_rope_utils.py";
 const FAMILIES: &str = "transformers 5.24.0, models/*/configuration_*.py";
-const CODE: &str = "code of published checkpoints";
+pub(super) const CODE: &str = "code of published checkpoints";
 
 pub(super) const GROUPS: &[Group] = &[
     Group {
@@ -108,31 +108,6 @@ pub(super) const GROUPS: &[Group] = &[
             ("original_max_position_embeddings", ""),
         ],
     },
-    Group {
-        file: Rope,
-        mark: Followed,
-        read_in: ROTARY,
-        fields: &[
-            ("rope_type", ""),
-            ("type", ""),
-            ("rope_theta", ""),
-            ("factor", ""),
-            ("original_max_position_embeddings", ""),
-            ("low_freq_factor", ""),
-            ("high_freq_factor", ""),
-            ("attention_factor", ""),
-            ("beta_fast", ""),
-            ("beta_slow", ""),
-            ("mscale", ""),
-            ("mscale_all_dim", ""),
-            ("truncate", ""),
-            ("llama_4_scaling_beta", ""),
-            ("full_attention", ""),
-            ("sliding_attention", ""),
-        ],
-    },
-    Group { file: Rope, mark: Refused, read_in: ROTARY, fields: &[("partial_rotary_factor", "1.0")] },
-    Group { file: Rope, mark: Refused, read_in: CODE, fields: &[("mixed_b", "")] },
     Group {
         file: Config,
         mark: Followed,

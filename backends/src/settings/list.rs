@@ -1,12 +1,13 @@
 //! All rows of the list.
 
 use super::row::{File, Group, Mark};
-use super::{adapter_config, config_json, files, gguf, modules, tokenizer_config};
+use super::{adapter_config, config_json, files, gguf, modules, rope, tokenizer_config};
 
 /// All groups.
 pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
-    let lists: [&'static [Group]; 6] = [
+    let lists: [&'static [Group]; 7] = [
         config_json::GROUPS,
+        rope::GROUPS,
         tokenizer_config::GROUPS,
         modules::GROUPS,
         adapter_config::GROUPS,

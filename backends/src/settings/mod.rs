@@ -12,6 +12,7 @@ mod list;
 mod modules;
 mod named;
 mod named_metadata;
+mod rope;
 mod row;
 mod tokenizer_config;
 

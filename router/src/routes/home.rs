@@ -2,8 +2,8 @@
 
 use super::health;
 use crate::error::{ApiError, routes_of};
-use crate::server::listening::curl_by;
 use crate::state::App;
+use crate::state::curl::curl_by;
 use crate::telemetry::version::version_and_commit;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};

@@ -2,6 +2,7 @@
 
 pub(crate) mod api_keys;
 pub(crate) mod call;
+pub(crate) mod curl;
 pub(crate) mod field_names;
 pub(crate) mod holding;
 pub(crate) mod ignored;
