@@ -12,7 +12,8 @@ async fn refused(setup: Setup, path: &str, body: &Value) -> String {
 
 #[tokio::test]
 async fn errors_name_the_fields_that_the_client_sent() {
-    let (embeds, ranks): (fn() -> Capabilities, fn() -> Capabilities) = (embedding, reranker);
+    type Model = fn() -> Capabilities;
+    let (embeds, ranks): (Model, Model) = (embedding, reranker);
     let long = "fox ".repeat(300);
     for (model, path, body, names) in [
         (ranks, "/score", json!({ "text_1": [], "text_2": ["a"] }), &["text_1"][..]),
