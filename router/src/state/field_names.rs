@@ -62,7 +62,7 @@ impl BodyNames {
                 Ok(())
             }
             Some((_, first)) if *first == sent => Err(format!("duplicate field `{sent}`")),
-            Some((_, first)) => Err(format!("`{first}` and `{sent}` are names of the same field: send one of them")),
+            Some((_, first)) => Err(format!("`{first}` and `{sent}`, names of the same field, are both sent")),
         }
     }
 
