@@ -26,7 +26,12 @@ const TOP: [File; 5] = [File::Config, File::TokenizerConfig, File::SpecialTokens
 pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, LoadError> {
     let mut warnings = Vec::new();
     for file in TOP.into_iter().filter(|&file| !is_gguf || file == File::Prompts) {
-        let json = if file == File::Prompts { files.json_at(file.name())? } else { files.json(file.name())? };
+        let json = match file {
+            File::Prompts => files.json_at(file.name())?,
+            // A malformed file is reported where it is read, which a list of added tokens makes unnecessary.
+            File::SpecialTokens => files.json(file.name()).unwrap_or_default(),
+            _ => files.json(file.name())?,
+        };
         warnings.extend(json.and_then(|json| warning(file, file.name(), &json)));
     }
     for name in SENTENCE_CONFIGS {
@@ -37,8 +42,8 @@ pub(crate) fn named(files: &ModelFiles, is_gguf: bool) -> Result<Vec<String>, Lo
             break;
         }
     }
-    warnings.extend(of_module_lists(files)?);
     // A malformed list is reported where the model is read, unless options overrule it.
+    warnings.extend(of_module_lists(files));
     let ways = match Ways::read(files) {
         Ok(None) if !is_gguf => {
             warnings.extend(followed_without_list(files)?);
@@ -79,23 +84,20 @@ fn followed_without_list(files: &ModelFiles) -> Result<Vec<String>, LoadError> {
 }
 
 /// The warnings about the entries of `modules.json` and the configs of Routers.
-fn of_module_lists(files: &ModelFiles) -> Result<Vec<String>, LoadError> {
+fn of_module_lists(files: &ModelFiles) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some(Value::Array(entries)) = files.json(MODULES)? {
+    if let Ok(Some(Value::Array(entries))) = files.json(MODULES) {
         let entries = entries.iter().enumerate();
         let fields =
             entries.flat_map(|(index, entry)| named_fields(File::Modules, MODULES, &format!("[{index}]."), entry));
         warnings.extend(ignored(MODULES, fields));
     }
     for router in Module::list(files).ok().flatten().iter().flatten().filter(|module| module.is_router()) {
-        for name in Router::configs(&router.path) {
-            if let Some(json) = files.json_at(&name)? {
-                warnings.extend(warning(File::Router, &name, &json));
-                break;
-            }
-        }
+        let mut configs = Router::configs(&router.path);
+        let found = configs.find_map(|name| Some((files.json_at(&name).ok()??, name)));
+        warnings.extend(found.and_then(|(json, name)| warning(File::Router, &name, &json)));
     }
-    Ok(warnings)
+    warnings
 }
 
 /// The warning about a file's fields.

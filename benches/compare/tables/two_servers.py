@@ -49,7 +49,7 @@ def ratios_of(ours, theirs):
 
 
 def size(prefold, server, seed):
-    """What `--size-for` finds for one server."""
+    """The result of `--size-for` for one server."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "size.json"
         command = bench(prefold, server, path, ["--size-for", 1, "--p99", P99_MS, "--seed", seed])

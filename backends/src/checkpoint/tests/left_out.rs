@@ -42,6 +42,12 @@ fn modules_that_pooling_leaves_out_are_named_by_the_check_and_the_start() {
         assert!(notes.len() == 1 && notes[0].contains(class) && notes[0].contains("--pooling is given"), "{notes:?}");
         assert_eq!(crate::load(&pooled).unwrap().backend.info().capabilities.warnings, notes);
     }
+    // A list that is no JSON is left out too.
+    let dir = copy_of("bert-mean-tiny");
+    std::fs::write(dir.path().join("modules.json"), "[").unwrap();
+    let pooled = LoadOptions { pooling: Some(Pooling::Mean), ..asking(dir.path()) };
+    let Verdict::RunsBut(notes) = check_model(&pooled).verdict else { panic!("the list is left out") };
+    assert!(notes[0].contains("--pooling is given"), "{notes:?}");
     // A list that is missing has no names.
     let dir = copy_of("embeddinggemma-tiny");
     std::fs::remove_file(dir.path().join("modules.json")).unwrap();

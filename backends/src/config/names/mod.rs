@@ -16,7 +16,8 @@ pub(crate) const OPTIONAL_PREFIXES: [&str; 8] =
     ["model.", "bert.", "roberta.", "mpnet.", "distilbert.", "electra.", "new.", "deberta."];
 
 /// First components of names in published code, and in files of the same models from transformers 5.
-/// Files may name T5's word embeddings after the encoder, after all that shares them, or both, and the code of bidirectional LFM2 names the model after the family.
+/// T5's word embeddings have the encoder's name, the name `shared`, or both; the code of bidirectional LFM2 names the model after the
+/// family.
 pub(crate) const RENAMED_PREFIXES: [(&str, &str); 4] =
     [("new.", "gte."), ("bert.", "nomic_bert."), ("encoder.embed_tokens.", "shared."), ("model.", "lfm2.")];
 

@@ -56,15 +56,11 @@ fn two_bases(
     windowed: (&'static str, f64),
 ) -> Result<RotaryConfig, LoadError> {
     let sets = config.object("rope_parameters")?;
-    // Which layers an older `rope_scaling` means is not the same in all families.
+    // An older `rope_scaling` means other layers in one family than in another.
     let has_sets = sets.iter().any(|sets| sets.entries().any(|(_, set)| set.is_object()));
     if has_sets && config.object("rope_scaling")?.is_some_and(|scaling| scaling.entries().next().is_some()) {
-        let supported = "one of the two";
-        return Err(config.unsupported(
-            "rope_scaling",
-            "and `rope_parameters` with sets for types of layers",
-            supported,
-        ));
+        let both = "and `rope_parameters` with sets for types of layers";
+        return Err(config.unsupported("rope_scaling", both, "one of the two"));
     }
     let one = |layer_type: &str, (key, default): (&'static str, f64)| {
         let base = Base { key, default: Some(default), in_object: Some(default) };

@@ -234,7 +234,10 @@ impl AdaptedFiles {
         });
         let mut parts = self.modules.values().flat_map(|module| [&module.a, &module.b, &module.bias]).flatten();
         let named = parts.any(|name| has_adapters_name(name)).then(|| {
-            format!("{file}: the names of tensors contain `default`; they are merged, while peft ignores them: save the adapter with peft's `save_pretrained`")
+            format!(
+                "{file}: the names of tensors contain `default`; they are merged, while peft ignores them: save the \
+                 adapter with peft's `save_pretrained`"
+            )
         });
         unused.into_iter().chain(named)
     }

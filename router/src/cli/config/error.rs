@@ -11,7 +11,10 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("`--model-id {0}`: there is no such file or directory")]
     NoSuchPath(String),
-    #[error("`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`{hint}", hint = without_id())]
+    #[error(
+        "`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`{hint}",
+        hint = without_id()
+    )]
     NotAModel(String),
     #[cfg_attr(feature = "builtin-model", allow(dead_code, reason = "the built-in model is the default"))]
     #[error("`--model-id` is missing, and this binary was built without the built-in model")]
@@ -42,7 +45,7 @@ pub(crate) enum ConfigError {
     LogFilter { directives: String, source: FilterError },
 }
 
-/// What is served without `--model-id`.
+/// The model that is served without `--model-id`, for an error about the flag.
 const fn without_id() -> &'static str {
     if cfg!(feature = "builtin-model") { "; without --model-id the built-in model is served" } else { "" }
 }
