@@ -20,8 +20,6 @@ pub enum Input {
         instruction: Option<Arc<str>>,
         /// The query, which other documents may share.
         query: SharedText,
-        /// The query's place, for messages.
-        query_place: Place,
         /// The document; truncation shortens nothing else.
         document: String,
     },
@@ -49,14 +47,27 @@ impl Input {
     }
 }
 
-/// A text that several inputs of a request share: held once, and its characters are counted once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A text that several inputs of a request share: held once, and its characters are counted once. Two are equal if their
+/// texts are.
+#[derive(Debug, Clone, Eq)]
 pub struct SharedText {
     text: Arc<str>,
     characters: usize,
+    /// For messages, if it is not the place of its input.
+    place: Option<Place>,
 }
 
 impl SharedText {
+    /// The same text with a place of its own in the request, for messages.
+    pub fn at(self, place: Place) -> Self {
+        Self { place: Some(place), ..self }
+    }
+
+    /// Its own place in the request, if it has one.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.place
+    }
+
     /// Number of its characters.
     pub(crate) fn characters(&self) -> usize {
         self.characters
@@ -66,7 +77,13 @@ impl SharedText {
 impl<T: Into<Arc<str>>> From<T> for SharedText {
     fn from(text: T) -> Self {
         let text = text.into();
-        Self { characters: text.chars().count(), text }
+        Self { characters: text.chars().count(), text, place: None }
+    }
+}
+
+impl PartialEq for SharedText {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
     }
 }
 
@@ -237,8 +254,9 @@ impl ScoreRequest {
         }
         let instruction: Option<Arc<str>> = instruction.map(Arc::from);
         let queries = Place::each(queries.into_iter().map(SharedText::from).collect(), query_field);
-        let input = |((query_place, query), document): ((Place, SharedText), String)| match rerank {
-            Rerank::Prompt(_) => Input::Rerank { instruction: instruction.clone(), query, query_place, document },
+        let queries: Vec<_> = queries.into_iter().map(|(place, query)| query.at(place)).collect();
+        let input = |(query, document): (SharedText, String)| match rerank {
+            Rerank::Prompt(_) => Input::Rerank { instruction: instruction.clone(), query, document },
             Rerank::Pair | Rerank::Cosine => Input::Pair(query, document),
         };
         // One query is repeated for all documents; otherwise there are as many.

@@ -89,8 +89,13 @@ pub(crate) enum ApiError {
     )]
     Unauthorized,
     /// There is no such route.
-    #[error("there is no route `{0}`")]
-    NotFound(String),
+    #[error("there is no route `{path}`{}", nearest.map_or("; / shows the main routes".to_owned(), |it| format!("; did you mean {it}?")))]
+    NotFound {
+        /// The path, as messages show it.
+        path: String,
+        /// The route whose path is most like it, if one is.
+        nearest: Option<&'static str>,
+    },
     /// The served model has other names.
     #[error("there is no model `{name}`; the served model is called {known}")]
     UnknownModel {
@@ -171,7 +176,7 @@ impl ApiError {
                 code: Some("invalid_api_key"),
                 ..ErrorClass::client(StatusCode::UNAUTHORIZED, "Unauthorized")
             },
-            Self::NotFound(_) => ErrorClass::client(StatusCode::NOT_FOUND, "NotFound"),
+            Self::NotFound { .. } => ErrorClass::client(StatusCode::NOT_FOUND, "NotFound"),
             Self::UnknownModel { .. } => {
                 ErrorClass { code: Some("model_not_found"), ..ErrorClass::client(StatusCode::NOT_FOUND, "NotFound") }
             }
@@ -223,7 +228,7 @@ impl ApiError {
             | Self::Unreadable(_)
             | Self::Slow(_)
             | Self::Unauthorized
-            | Self::NotFound(_)
+            | Self::NotFound { .. }
             | Self::UnknownModel { .. }
             | Self::MethodNotAllowed(_)
             | Self::Unhealthy(_)

@@ -91,10 +91,13 @@ def test_keys_of_a_file_change_while_the_server_runs(keyed, key_file):
 ], ids=["comments", "empty", "gone", "no text"])
 def test_a_bad_file_leaves_the_keys_as_they_are(keyed, key_file, spoil):
     """A broken key file neither opens the server nor locks out valid keys."""
+    reloaded = lambda: keyed.metric("prefold_last_reload_successful", files="api_keys")
+    eventually(lambda: reloaded() == 1, "the file has been read again")
     spoil(key_file)
     before = keyed.log()
     keyed.process.send_signal(signal.SIGHUP)
     eventually(lambda: "key" in keyed.log()[len(before):].lower(), "the log says so")
+    eventually(lambda: reloaded() == 0, "the metrics say so")
     assert [status(keyed, key) for key in KEYS + FILE_KEYS] == [200] * 4
     assert status(keyed, "") == 401 and keyed.get("/info").status == 401
     assert keyed.process.poll() is None

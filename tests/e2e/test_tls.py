@@ -38,11 +38,19 @@ def test_answers_are_those_of_http(https, builtin):
         assert len(json.loads(connection.getresponse().read())) == len(TEXTS)
 
 
+def expiry(name):
+    end = ssl._ssl._test_decode_cert(str(CERTIFICATES / f"{name}.cert.pem"))["notAfter"]
+    return ssl.cert_time_to_seconds(end)
+
+
 def test_the_certificate_changes_while_the_server_runs(https, folder):
+    reloaded = lambda: https.metric("prefold_last_reload_successful", files="tls")
+    eventually(lambda: reloaded() == 1, "the files have been read again")
     shutil.copy(CERTIFICATES / "second.key.pem", folder / "key")
     https.process.send_signal(signal.SIGHUP)
     eventually(lambda: "does not fit" in https.log(), "the half replaced certificate is named")
     assert https.get("/health").status == 200
+    eventually(lambda: reloaded() == 0, "the metrics say that the files do not fit")
     copy("second", folder)
     https.trusted = "second"
 
@@ -53,6 +61,8 @@ def test_the_certificate_changes_while_the_server_runs(https, folder):
             return False
 
     eventually(is_new, "the new certificate is shown")
+    eventually(lambda: reloaded() == 1, "the metrics say that the files fit")
+    assert https.metric("prefold_tls_certificate_expiry_timestamp_seconds") == expiry("second")
 
 
 def test_clients_without_tls_or_with_an_old_one_harm_nobody(https):

@@ -25,7 +25,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
     [FILE, VOCABULARY].into_iter().chain(OTHER_FILES)
 }
 
-/// Advice for a missing `tokenizer.json`: how to make it, if there are files to make it from; otherwise empty.
+/// Advice for a missing `tokenizer.json`: how to make it, if there are files to make it from; what else is missing, if there are
+/// no weights either; otherwise empty.
 ///
 /// # Errors
 /// An error of `exists`.
@@ -38,5 +39,8 @@ pub(crate) fn hint(exists: impl Fn(&str) -> Result<bool, LoadError>) -> Result<S
             ));
         }
     }
-    Ok(String::new())
+    let has_weights = ["", ".index.json"].iter().try_fold(false, |has, index| {
+        Ok::<_, LoadError>(has || exists(&format!("model.safetensors{index}"))? || exists(&format!("pytorch_model.bin{index}"))?)
+    })?;
+    Ok(if has_weights { "" } else { ", nor weights; the download may be incomplete" }.to_owned())
 }

@@ -146,8 +146,8 @@ impl Encoder {
                 self.encode_text(Texts::Pair(&options.with_prompt_shared(first), &second), place, options)?
             }
             Input::Ids(ids) => self.cut_ids(ids, place, options)?,
-            Input::Rerank { instruction, query, query_place, document } => {
-                self.encode_rerank(instruction, (query, query_place), &document, place, options)?
+            Input::Rerank { instruction, query, document } => {
+                self.encode_rerank(instruction, query, &document, place, options)?
             }
         };
         if ids.is_empty() {
@@ -223,13 +223,18 @@ impl Encoder {
             Texts::One(text) => (text, None),
             Texts::Pair(first, second) => (&**first, Some(second)),
         };
+        let first_place = if let Texts::Pair(first, _) = texts { first.place() } else { None };
         let limit = options.document_limit(place).unwrap_or(usize::MAX);
         let least = match second {
             Some(second) => self.bound.least_tokens(first) + self.bound.least_tokens(second).min(limit),
             None => self.bound.least_tokens(first).min(limit),
         };
         if least > options.max_tokens {
-            options.check_truncation(least, true, place)?;
+            let of_first = self.bound.least_tokens(first);
+            match first_place.filter(|_| of_first > options.max_tokens) {
+                Some(place) => options.check_truncation(of_first, true, place)?,
+                None => options.check_truncation(least, true, place)?,
+            }
         }
         let is_long = |text| self.bound.exceeds(text, options.max_tokens);
         let is_part = is_long(first) || second.is_some_and(is_long);
@@ -245,7 +250,7 @@ impl Encoder {
         let processor = self.tokenizer.get_post_processor().filter(|_| options.add_special_tokens);
         let added = processor.map_or(0, |processor| processor.added_tokens(second.is_some()));
         let lens = (first.len(), second.as_ref().map(Pieces::len));
-        let (lens, is_truncated) = options.kept(lens, added, is_part, place)?;
+        let (lens, is_truncated) = options.kept(lens, added, is_part, (first_place, place))?;
         let first = first.cut_to(lens[0], options.direction);
         let mut second = second.map(|second| second.cut_to(lens[1], options.direction));
         // The library's type of the second text, which only a post-processor changes.

@@ -192,9 +192,11 @@ impl ResolvedOptions {
 
     /// The first text of a pair with its prompt; the second text has none, as in sentence-transformers' cross-encoders.
     pub(super) fn with_prompt_shared(&self, first: SharedText) -> SharedText {
-        match &self.prompt {
-            Some(prompt) => [prompt.as_str(), &first].concat().into(),
-            None => first,
+        let Some(prompt) = &self.prompt else { return first };
+        let whole = SharedText::from([prompt.as_str(), &first].concat());
+        match first.place() {
+            Some(place) => whole.at(place),
+            None => whole,
         }
     }
 
@@ -205,7 +207,8 @@ impl ResolvedOptions {
     }
 
     /// Tokens to keep of one text or of the two texts of a pair, to which the post-processor adds `added` tokens, and
-    /// whether this truncates them. `is_part`: only a part of the texts was encoded.
+    /// whether this truncates them. `is_part`: only a part of the texts was encoded. `first_place`: the place of a pair's first
+    /// text, if it has its own.
     ///
     /// # Errors
     /// As [`check_truncation`](Self::check_truncation) and [`check_room`](Self::check_room).
@@ -214,7 +217,7 @@ impl ResolvedOptions {
         (first, second): (usize, Option<usize>),
         added: usize,
         is_part: bool,
-        place: Place,
+        (first_place, place): (Option<Place>, Place),
     ) -> Result<([usize; 2], bool), Error> {
         let limit = self.document_limit(place).unwrap_or(usize::MAX);
         let (lens, is_pair) = match second {
@@ -225,13 +228,13 @@ impl ResolvedOptions {
         if len <= self.max_tokens {
             return Ok((lens, lens != [first, second.unwrap_or(0)]));
         }
+        if is_pair && (self.cuts_documents_only || first_place.is_some() && !self.truncate) {
+            self.check_room(lens[0] + added, first_place, place)?;
+        }
         self.check_truncation(len, is_part, place)?;
         let max = self.max_tokens.saturating_sub(added);
         let lens = match is_pair {
-            true if self.cuts_documents_only => {
-                self.check_room(lens[0] + added, place)?;
-                [lens[0], max - lens[0]]
-            }
+            true if self.cuts_documents_only => [lens[0], max - lens[0]],
             true => longest_first(lens, max),
             false => [max, 0],
         };
@@ -248,13 +251,21 @@ impl ResolvedOptions {
     }
 
     /// # Errors
-    /// [`Error::TooLong`] if the first `kept` tokens, which are not truncated, leave no room for a document.
-    pub(super) fn check_room(&self, kept: usize, place: Place) -> Result<(), Error> {
+    /// [`Error::TooLong`] if the first text, which is not truncated, and the special tokens leave no room for the second. They have
+    /// `kept` tokens.
+    pub(super) fn check_room(&self, kept: usize, first_place: Option<Place>, place: Place) -> Result<(), Error> {
         if kept < self.max_tokens {
             return Ok(());
         }
-        let problem = format!("has no room after a query of {kept} tokens, special tokens included");
-        Err(self.too_long(place, problem))
+        Err(match first_place {
+            Some(first) => {
+                let problem = format!("has {kept} tokens, special tokens included, which leaves no room for a document");
+                self.too_long(first, problem)
+            }
+            None => {
+                self.too_long(place, format!("has no room after a query of {kept} tokens, special tokens included"))
+            }
+        })
     }
 
     /// # Errors

@@ -35,7 +35,7 @@ impl Encoder {
     pub(super) fn encode_rerank(
         &self,
         instruction: Option<Arc<str>>,
-        (query, query_place): (SharedText, Place),
+        query: SharedText,
         document: &str,
         place: Place,
         options: &ResolvedOptions,
@@ -43,6 +43,7 @@ impl Encoder {
         let Some(template) = &self.template else {
             return Err(place.invalid("needs a rerank prompt, and the served model has none"));
         };
+        let query_place = query.place().unwrap_or(place);
         let instruction_place = Place { field: "instruction", index: None };
         for (place, text) in [(query_place, Some(&*query)), (instruction_place, instruction.as_deref())] {
             if text.is_some_and(|text| self.bound.exceeds(text, options.max_tokens)) {

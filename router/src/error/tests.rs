@@ -45,7 +45,7 @@ fn table() -> Vec<(ApiError, [u16; 2], &'static str, Option<&'static str>)> {
         (ApiError::Host(2), [400, 400], "Validation", None),
         (ApiError::Unreadable("gone".to_owned()), [400, 400], "Validation", None),
         (ApiError::Unauthorized, [401, 401], "Unauthorized", None),
-        (ApiError::NotFound("/x".to_owned()), [404, 404], "NotFound", None),
+        (ApiError::NotFound { path: "/x".to_owned(), nearest: None }, [404, 404], "NotFound", None),
         (ApiError::UnknownModel { name: "a".to_owned(), known: "b".to_owned() }, [404, 404], "NotFound", None),
         (ApiError::MethodNotAllowed("/x".to_owned()), [405, 405], "MethodNotAllowed", None),
         (ApiError::Unhealthy("stuck".to_owned()), [503, 503], "Unhealthy", None),

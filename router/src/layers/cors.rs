@@ -1,8 +1,8 @@
 //! Cross-origin requests: allowed origins and exposed headers.
 
-use super::observe::REQUEST_ID;
 use crate::state::ignored::IGNORED;
 use crate::state::replaced::REPLACED;
+use crate::state::request_id::REQUEST_ID;
 use crate::wire::answer::{DTYPE, RANGE, SHAPE};
 use crate::wire::cost::FOREIGN;
 use axum::http::{HeaderName, HeaderValue, Method, header};

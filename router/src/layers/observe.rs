@@ -12,13 +12,14 @@ use crate::state::field_names::SentNames;
 use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::replaced::{REPLACED, ReplacedText};
-use crate::state::{App, random_id, unix_time};
+use crate::state::request_id::{REQUEST_ID, RequestId};
+use crate::state::{App, unix_time};
 use crate::telemetry::metrics::{DURATION, REFUSED, REQUESTS, UNMATCHED};
 use crate::telemetry::rare_warning::RareWarning;
 use crate::telemetry::traces::{self, Outcome};
 use crate::wire::cost::Cost;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use metrics::{counter, histogram};
@@ -29,12 +30,6 @@ use tracing::{Instrument, Span};
 /// Label `status` of a request whose client left before the response.
 const DROPPED: &str = "dropped";
 
-/// Header with the id of a request, in requests of clients and proxies and in every response.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Maximum characters of a client's id; a longer one is replaced.
-const MAX_ID: usize = 128;
-
 /// Runs the request and finishes its response. The request goes on to the handler before anything waits.
 pub(crate) fn observe(
     State(app): State<App>,
@@ -42,6 +37,7 @@ pub(crate) fn observe(
     next: Next,
 ) -> impl Future<Output = Response> + Send {
     let exchange = Exchange::new(app, &request);
+    request.extensions_mut().insert(exchange.id.clone());
     request.extensions_mut().insert(exchange.ignored.clone());
     request.extensions_mut().insert(exchange.sent.clone());
     request.extensions_mut().insert(exchange.replaced.clone());
@@ -66,8 +62,7 @@ struct Exchange {
     dialect: Dialect,
     /// The route's pattern; the path would be an unbounded label.
     route: String,
-    /// The client's id of the request, or one made here.
-    id: HeaderValue,
+    id: RequestId,
     ignored: IgnoredFields,
     sent: SentNames,
     replaced: ReplacedText,
@@ -82,7 +77,7 @@ impl Exchange {
         let route = matched.map_or(UNMATCHED, |path| without_slash(path.as_str())).to_owned();
         let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
         let dialect = table::dialect_of(request.uri().path());
-        let id = request_id(request.headers());
+        let id = RequestId::of(request.headers());
         Self {
             app,
             method,
@@ -120,7 +115,7 @@ impl Exchange {
         if let Some(names) = self.replaced.header() {
             response.headers_mut().insert(REPLACED, names);
         }
-        response.headers_mut().insert(REQUEST_ID, self.id.clone());
+        response.headers_mut().insert(REQUEST_ID, self.id.header().clone());
         let status = response.status();
         let (usage, timings) = cost.map(|cost| (cost.usage, cost.timings)).unzip();
         let said = error.as_ref().map(|error| error as &dyn std::fmt::Display);
@@ -129,10 +124,10 @@ impl Exchange {
             counter!(REFUSED, "quota" => quota.label()).increment(1);
         }
         if usage.is_some_and(|usage| usage.foreign_inputs > 0) {
-            warn_of_foreign_ids(self.id.to_str().unwrap_or_default());
+            warn_of_foreign_ids(self.id.as_str());
         }
         log(&Line {
-            id: self.id.to_str().unwrap_or_default(),
+            id: self.id.as_str(),
             model: &model.names.served,
             key: owner.as_ref().map(|owner| &*owner.name),
             method: &self.method,
@@ -225,13 +220,6 @@ fn warn_of_foreign_ids(id: &str) {
              check_embedding_ctx_length=False (--token-ids refuse turns such requests away, accept silences this)"
         );
     }
-}
-
-/// The id that the client or a proxy has given, if it is short and readable, or a fresh one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let is_good = |id: &&HeaderValue| (1..=MAX_ID).contains(&id.len()) && id.to_str().is_ok();
-    let fresh = || HeaderValue::from_str(&random_id());
-    headers.get(REQUEST_ID).filter(is_good).cloned().or_else(|| fresh().ok()).unwrap_or(HeaderValue::from_static("-"))
 }
 
 /// True for requests that monitors repeat, not users.

@@ -56,6 +56,7 @@ async fn bad_requests_are_told_what_is_wrong() {
         ("/embed", "{\"inputs\": \"a\"", 400, "Validation", "line 1 column 14"),
         ("/v1/embeddings", "", 400, "Validation", "not valid JSON"),
         ("/embed", "{}", 422, "Validation", "`inputs`: missing field"),
+        ("/embed", r#"{"user":"u","text":"a"}"#, 422, "Validation", "; the body has `text`, not read here"),
         ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs.text`: missing field"),
         ("/embed", "{\"inputs\": [\"a\", true]}", 422, "Validation", "`inputs[1]`"),
         (
@@ -360,4 +361,41 @@ async fn every_response_has_the_id_of_its_request() {
     assert!(made.iter().all(|id| id.len() == 16) && made[0] != made[1], "{made:?}");
     let failed = post(&app, "/embed", "{").await;
     assert_eq!(failed.headers["x-request-id"].len(), 16);
+}
+
+/// vLLM's clients find their own id in the body, after the prefix of the route: the header's first, then the field's.
+#[tokio::test]
+async fn the_id_in_a_body_is_that_of_its_request() {
+    let (embedder, reranker) = (Setup::new(embedding()).build(), Setup::new(reranker()).build());
+    let (input, pair) = (json!({ "input": "a" }), json!({ "query": "a", "documents": ["b"] }));
+    for (app, route, body, prefix) in [
+        (&embedder, "/v1/embeddings", &input, "embd"),
+        (&embedder, "/pooling", &input, "pooling"),
+        (&reranker, "/v1/score", &json!({ "queries": "a", "documents": ["b"] }), "score"),
+        (&reranker, "/rerank", &pair, "rerank"),
+        (&reranker, "/v2/rerank", &pair, "rerank"),
+    ] {
+        let long = "x".repeat(129);
+        for (head, field, expected) in [
+            (Some("head"), None, Some("head")),
+            (Some("head"), Some("field"), Some("head")),
+            (None, Some("field"), Some("field")),
+            (None, Some("a\nb"), None),
+            (None, Some(&*long), None),
+            (None, None, None),
+        ] {
+            let mut body = body.clone();
+            if let Some(field) = field {
+                body["request_id"] = field.into();
+            }
+            let mut request = Request::post(route);
+            if let Some(head) = head {
+                request = request.header("x-request-id", head);
+            }
+            let answer = send(app, request.body(Body::from(body.to_string())).unwrap()).await;
+            let id = answer.headers["x-request-id"].to_str().unwrap().to_owned();
+            assert_eq!(answer.json()["id"], format!("{prefix}-{id}"), "{route}");
+            assert!(expected.map_or(id.len() == 16, |expected| id == expected), "{route}: {id}");
+        }
+    }
 }

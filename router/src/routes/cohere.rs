@@ -2,7 +2,7 @@
 
 use super::kept::{Kept, keep};
 use super::quantized::quantized;
-use super::{Result, response_id};
+use super::Result;
 use crate::state::call::{Call, Head};
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;
@@ -143,7 +143,7 @@ async fn embed(head: Head, mut body: CohereEmbedBody, version: &'static str) -> 
     let range = lists.iter().find_map(|(_, list)| list.element().range());
     let is_plain = version == "1" && types.iter().next().is_none();
     let meta = CohereMeta::of_tokens(version, answered.usage.tokens);
-    let response = Embedded { id: response_id("embed"), kept, meta };
+    let response = Embedded { id: call.response_id("embed"), kept, meta };
     let answer = Answer::json(answered, |vectors| {
         let vectors = Arc::new(vectors);
         if is_plain { response.floats(&vectors) } else { response.by_type(&vectors, &lists) }

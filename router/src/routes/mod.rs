@@ -25,16 +25,10 @@ pub(crate) mod tokenize;
 mod two_apis;
 
 use crate::error::ApiError;
-use crate::state::random_id;
 use crate::wire::answer::Answer;
 
 /// Result of a handler.
 type Result = std::result::Result<Answer, ApiError>;
-
-/// A fresh id for a response, such as `rerank-1f9a…`.
-fn response_id(prefix: &str) -> String {
-    format!("{prefix}-{}", random_id())
-}
 
 /// The path without a slash at its end, which has no meaning.
 pub(crate) fn without_slash(path: &str) -> &str {

@@ -1,7 +1,7 @@
 //! OpenAI's embeddings, with the fields of Voyage, Jina, vLLM and Infinity.
 
 use super::quantized::quantized;
-use super::{Result, response_id};
+use super::Result;
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::accept::Accept;
@@ -115,7 +115,7 @@ impl EmbeddingsResponse<'_> {
     ))
 )]
 pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<EmbeddingsBody>) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     let encode = body.encode_fields().for_field("input", &call)?;
     body.dimensions = body.dimensions.filter(|&dimensions| dimensions > 0 || body.modality.is_none());
     if let Accept::Binary(Some(asked)) = accept {
@@ -127,7 +127,7 @@ pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<
     let model = call.model.names.answered(model.as_deref())?;
     let options = EmbedOptions { encode, normalize: Some(normalized.unwrap_or(true)), dimensions };
     let answered = call.engine.embed(input.0.into_vec(), options).await?;
-    let (id, created, usage) = (response_id("embd"), unix_time(), answered.usage.into());
+    let (id, created, usage) = (call.response_id("embd"), unix_time(), answered.usage.into());
     let response = EmbeddingsResponse { id: id.clone(), object: "list", created, data: Vec::new(), model, usage };
     form.answer(answered, None, (id, model), |form, vectors| response.text(form, vectors)).await
 }

@@ -1,7 +1,7 @@
 //! vLLM's pooled outputs of any task: `/pooling`.
 
 use super::predict::activation;
-use super::{Result, response_id};
+use super::Result;
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::accept::Accept;
@@ -93,7 +93,7 @@ enum PoolingData {
     )))
 )]
 pub(crate) async fn pooling(head: Head, accept: Accept, Json(mut body): Json<PoolingBody>) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     let encode = body.encode_fields().for_field("input", &call)?;
     let PoolingBody {
         input, model, encoding_format, embed_dtype, endianness, task, dimensions, use_activation, ..
@@ -108,7 +108,7 @@ pub(crate) async fn pooling(head: Head, accept: Accept, Json(mut body): Json<Poo
         Options { task: task.unwrap_or_else(|| own_task(&call)), dimensions, activated: use_activation != Some(false) };
     let (answered, width) = pooled(&call, input.0.into_vec(), encode, options).await?;
     let response = PoolingResponse {
-        id: response_id("pooling"),
+        id: call.response_id("pooling"),
         object: "list",
         created: unix_time(),
         model,

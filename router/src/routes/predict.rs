@@ -1,6 +1,6 @@
 //! Classification in the forms of TEI (`/predict`) and vLLM (`/v1/classify`).
 
-use super::{Result, response_id};
+use super::Result;
 use crate::error::ApiError;
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
@@ -215,7 +215,7 @@ pub(crate) enum ClassifyAnswer<'a> {
     responses((status = 200, description = "The classes of each input", body = ClassifyAnswer))
 )]
 pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     let model = call.model.names.answered(body.model.as_deref())?.to_owned();
     let encode = body.encode_fields().for_field("input", &call)?;
     let answered = call.engine.classify(body.input.0.into_vec(), encode).await?;
@@ -226,7 +226,7 @@ pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> 
     };
     let (created, usage) = (unix_time(), answered.usage.into());
     if body.raw_scores.is_some() {
-        let (object, data, id) = ("classify", Vec::new(), response_id("infinity"));
+        let (object, data, id) = ("classify", Vec::new(), call.response_id("infinity"));
         let response = InfinityClasses { object, data, model, usage, id, created };
         return Ok(Answer::json(answered, |all| {
             let data = JsonText::default().list_of(all, labelled(capabilities, activation, usize::MAX));
@@ -242,7 +242,7 @@ pub(crate) async fn classify(head: Head, Json(mut body): Json<ClassifyBody>) -> 
         framed(before, float_steps(probs), after)
     };
     let response =
-        ClassifyResponse { id: response_id("classify"), object: "list", created, model, data: Vec::new(), usage };
+        ClassifyResponse { id: call.response_id("classify"), object: "list", created, model, data: Vec::new(), usage };
     Ok(Answer::json(answered, |all| {
         let data = JsonText::default().list_of(all.into_iter().enumerate(), classified);
         JsonText::around(&response, [("data", data)])

@@ -3,7 +3,7 @@
 use super::kept::keep;
 use super::ranked::{Ranked, rank, scores_of};
 use super::two_apis::{Apis, SharedBody, answered};
-use super::{Result, response_id};
+use super::Result;
 use crate::error::{ApiError, ErrorIn};
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
@@ -131,7 +131,7 @@ impl SharedBody for RerankBody {
 }
 
 async fn rerank_either(head: Head, mut body: RerankBody) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     match (body.texts.take(), body.documents.take()) {
         (Some(texts), None) => rerank_texts(&call, body, texts).await,
         (None, Some(documents)) => rerank_documents(&call, body, documents, UNVERSIONED).await,
@@ -160,7 +160,7 @@ pub(crate) enum RerankAnswer {
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v1(head: Head, Json(body): Json<RerankBody>) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     rerank_versioned(&call, body, Form { version: "1", object: "list", returns_documents: true }).await
 }
 
@@ -173,7 +173,7 @@ pub(crate) async fn rerank_v1(head: Head, Json(body): Json<RerankBody>) -> Resul
     responses((status = 200, description = "The documents, the best first", body = RerankResponse))
 )]
 pub(crate) async fn rerank_v2(head: Head, Json(body): Json<RerankBody>) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     rerank_versioned(&call, body, Form { version: "2", object: "list", returns_documents: false }).await
 }
 
@@ -214,7 +214,7 @@ async fn rerank_documents(call: &Call, body: RerankBody, documents: Documents, f
     let (texts, kept) = keep(call, texts, body.return_documents.unwrap_or(form.returns_documents)).await?;
     let (answered, order) = score(call, body, texts, "documents").await?;
     let response = RerankResponse {
-        id: response_id("rerank"),
+        id: call.response_id("rerank"),
         object: form.object,
         created: unix_time(),
         model,

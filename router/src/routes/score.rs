@@ -1,7 +1,7 @@
 //! vLLM's scores of pairs: `/v1/score`.
 
 use super::rerank::heeded_instruction;
-use super::{Result, response_id};
+use super::Result;
 use crate::state::call::Head;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;
@@ -62,7 +62,7 @@ struct PairScore {
     responses((status = 200, description = "A score for each pair", body = ScoreResponse))
 )]
 pub(crate) async fn score(head: Head, Json(mut body): Json<ScoreBody>) -> Result {
-    let call = head.for_model(body.model.as_deref());
+    let call = head.for_model_and_id(body.model.as_deref(), body.request_id.as_deref());
     let model = call.model.names.answered(body.model.as_deref())?.to_owned();
     let encode = body.encode_fields().for_field("documents", &call)?;
     let instruction = heeded_instruction(body.instruction, body.chat_template_kwargs, &call)?;
@@ -77,7 +77,7 @@ pub(crate) async fn score(head: Head, Json(mut body): Json<ScoreBody>) -> Result
     let own = call.engine.info().capabilities.classify.as_ref().map(|classify| classify.pair_activation);
     let raw = body.use_activation == Some(false) || own == Some(LogitActivation::Identity);
     let response = ScoreResponse {
-        id: response_id("score"),
+        id: call.response_id("score"),
         object: "list",
         created: unix_time(),
         model,

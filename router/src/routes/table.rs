@@ -121,6 +121,14 @@ pub(crate) fn kind_of_get(path: &str) -> Option<Kind> {
     ROUTES.iter().find(is_at).map(|route| route.kind)
 }
 
+/// The path of the route that is most like `path`, if a slip of the pen is between them.
+pub(crate) fn nearest(path: &str) -> Option<&'static str> {
+    let paths = ROUTES.iter().flat_map(|route| std::iter::once(&*route.path).chain(route.aliases.iter().copied()));
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, path);
+    let rated = paths.map(|known| (known, likeness(known)));
+    rated.filter(|(_, likeness)| *likeness >= 0.6).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(known, _)| known)
+}
+
 /// Form of the errors at `path`; an alias has its route's.
 pub(crate) fn dialect_of(path: &str) -> Dialect {
     let path = without_slash(path);
@@ -161,6 +169,20 @@ mod tests {
     fn errors_advise_routes_that_run_the_model() {
         for path in [Task::Embed, Task::Rerank, Task::Classify, Task::ClassifyTokens].into_iter().flat_map(routes_of) {
             assert!(ROUTES.iter().any(|route| route.path == *path && route.kind == Kind::Model), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_route_is_the_one_meant() {
+        for (path, expected) in [
+            ("/v1/embedding", Some("/v1/embeddings")),
+            ("/v1/embeding", Some("/v1/embeddings")),
+            ("/v3/rerank", Some("/v1/rerank")),
+            ("/embedd", Some("/embed")),
+            ("/v1/chat/completions", None),
+            ("/favicon.ico", None),
+        ] {
+            assert_eq!(nearest(path), expected, "{path}");
         }
     }
 

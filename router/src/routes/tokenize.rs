@@ -62,8 +62,7 @@ pub(crate) struct TokenIds {
     /// Maximum tokens of an input.
     max_model_len: usize,
     tokens: Vec<u32>,
-    /// The text of each token, if requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The text of each token if requested, else null.
     token_strs: Option<Vec<String>>,
 }
 

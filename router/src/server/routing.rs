@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::layers::{auth, catch_panic, cors, observe};
 use crate::openapi;
 use crate::routes::docs;
-use crate::routes::table::{Kind, ROUTES};
+use crate::routes::table::{self, Kind, ROUTES};
 use crate::state::App;
 use axum::Router;
 use axum::extract::Request;
@@ -47,7 +47,10 @@ fn routes(is_chosen: impl Fn(Kind) -> bool) -> Router<App> {
 
 fn layered(routes: Router<App>, app: App) -> Router {
     routes
-        .fallback(|request: Request| async move { ApiError::NotFound(shown(request.uri().path())) })
+        .fallback(|request: Request| async move {
+            let path = shown(request.uri().path());
+            ApiError::NotFound { nearest: table::nearest(&path), path }
+        })
         .method_not_allowed_fallback(|request: Request| async move {
             ApiError::MethodNotAllowed(shown(request.uri().path()))
         })

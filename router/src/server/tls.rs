@@ -2,6 +2,8 @@
 
 use super::byte_stream::ByteStream;
 use crate::state::reloading::{self, LastProblem, invalid};
+use crate::telemetry::metrics::CERTIFICATE_EXPIRY;
+use metrics::gauge;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -20,6 +22,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
 
 /// Protocols that clients negotiate by ALPN, in the order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -46,6 +50,8 @@ struct Current {
     certified: Arc<CertifiedKey>,
     /// Hash of both files.
     digest: u64,
+    /// Unix time in seconds at which the server's own certificate expires.
+    expiry: f64,
 }
 
 impl Tls {
@@ -57,7 +63,7 @@ impl Tls {
         let hasher = RandomState::new();
         let provider = Arc::new(aws_lc_rs::default_provider());
         let current = RwLock::new(Current::read(&chain, &key, &provider, &hasher)?);
-        let certificates = Arc::new(Certificates { chain, key, current, problem: LastProblem::default(), hasher });
+        let certificates = Arc::new(Certificates { chain, key, current, problem: LastProblem::of("tls"), hasher });
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| invalid(&error.to_string()))?.with_no_client_auth();
         let mut config = config.with_cert_resolver(Arc::<Certificates>::clone(&certificates));
@@ -74,6 +80,7 @@ impl Tls {
                 if read.digest != known {
                     tracing::info!("{of} was reloaded");
                 }
+                gauge!(CERTIFICATE_EXPIRY).set(read.expiry);
                 *of.current.write().unwrap_or_else(PoisonError::into_inner) = read;
                 None
             }
@@ -107,15 +114,15 @@ impl Current {
         };
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
         let found = found.map_err(|error| of_file(chain, &error))?;
-        if found.is_empty() {
-            return Err(of_file(chain, &"has no certificate in PEM"));
-        }
+        let Some(own) = found.first() else { return Err(of_file(chain, &"has no certificate in PEM")) };
+        let own = Certificate::from_der(own).map_err(|error| of_file(chain, &error))?;
+        let expiry = own.tbs_certificate().validity().not_after.to_unix_duration().as_secs_f64();
         let of_key = |_| of_file(key, &"has no private key in PEM that is not encrypted");
         let private_key = PrivateKeyDer::from_pem_slice(private.as_bytes()).map_err(of_key)?;
         let certified = CertifiedKey::from_der(found, private_key, provider);
         let certified =
             certified.map_err(|error| of_file(key, &format!("does not fit {}: {error}", chain.display())))?;
-        Ok(Self { certified: Arc::new(certified), digest: hasher.hash_one((certificates, private)) })
+        Ok(Self { certified: Arc::new(certified), digest: hasher.hash_one((certificates, private)), expiry })
     }
 }
 

@@ -100,7 +100,7 @@ impl Key {
     /// The key of a line of the file, `KEY` or `KEY # NAME`.
     fn of_line(line: &str, known: &[Self]) -> Option<Self> {
         let (key, name) = line.split_once(" #").map_or((line, None), |(key, name)| (key, Some(name.trim())));
-        let secret = secret::api_key(key).ok()?;
+        let secret = secret::api_key(key).ok().filter(Secret::is_one_line)?;
         Some(Self::new(secret, name.filter(|name| !name.is_empty()), known))
     }
 }
@@ -111,7 +111,7 @@ impl KeyFile {
         let (text, identity) = read(&path)?;
         let keys = parse(&text, &[])?;
         let read = RwLock::new(ReadKeys { keys, digest: hasher.hash_one(text), identity });
-        Ok(Self { path, read, seen: Mutex::default(), problem: LastProblem::default(), hasher })
+        Ok(Self { path, read, seen: Mutex::default(), problem: LastProblem::of("api_keys"), hasher })
     }
 
     fn keys(&self) -> Arc<[Key]> {
@@ -156,9 +156,13 @@ impl KeyFile {
 
 fn parse(text: &str, known: &[Key]) -> io::Result<Arc<[Key]>> {
     // Editors put a byte order mark before the first line.
-    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let keys: Arc<[Key]> = lines.filter_map(|line| Key::of_line(line, known)).collect();
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).enumerate();
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let key = |(at, line)| {
+        let problem = || format!("line {} is not a key that a request can send: it has control characters", at + 1);
+        Key::of_line(line, known).ok_or_else(|| invalid(&problem()))
+    };
+    let keys = lines.map(key).collect::<io::Result<Arc<[Key]>>>()?;
     if keys.is_empty() { Err(invalid("has no keys")) } else { Ok(keys) }
 }
 
@@ -202,12 +206,12 @@ mod tests {
             fs::write(&path, text).unwrap();
             fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
         };
-        for broken in ["", "# none\n", "half a k", "old\nhalf a k"] {
+        for broken in ["", "# none\n", "half a k", "old\nhalf a k", "new\nk\u{7}\n"] {
             write(broken);
             file.refresh(false);
             assert!(good("old") && good("other") && !good("half a k"), "{broken:?}");
         }
-        for (broken, problem) in [("", "has no keys"), ("# none\n", "has no keys"), ("half a k", "no line feed")] {
+        for (broken, problem) in [("", "has no keys"), ("# none\n", "has no keys"), ("half a k", "no line feed"), ("old\n\nk\u{7}\n", "line 3 is not a key")] {
             write(broken);
             let said = file.read_again(false).unwrap_err().to_string();
             assert!(said.contains(problem), "{broken:?}: {said}");

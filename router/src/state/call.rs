@@ -5,6 +5,7 @@ use super::{App, State};
 use crate::error::ApiError;
 use crate::state::field_names::SentNames;
 use crate::state::ignored::IgnoredFields;
+use crate::state::request_id::RequestId;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
@@ -25,6 +26,7 @@ pub(crate) struct Head {
     ignored: IgnoredFields,
     sent: SentNames,
     chosen: ChosenModel,
+    id: RequestId,
 }
 
 /// The app as the handler of a request sees it.
@@ -40,6 +42,7 @@ pub(crate) struct Call {
     pub(crate) ignored: IgnoredFields,
     /// The client's names of fields.
     pub(crate) sent: SentNames,
+    id: RequestId,
 }
 
 /// Model of one request as soon as its body is read, for the layers around the handler. Clones are handles to the same place.
@@ -55,17 +58,30 @@ impl ChosenModel {
 impl Head {
     /// The call of the model that the body names.
     pub(crate) fn for_model(self, name: Option<&str>) -> Call {
-        let Self { app, account, scope, priority, share, ignored, sent, chosen } = self;
+        let Self { app, account, scope, priority, share, ignored, sent, chosen, id } = self;
         let model = Arc::clone(app.models.asked(name));
         // Nothing else sets it.
         let _ = chosen.0.set(Arc::clone(&model));
         let engine = model.engine.clone().counting_in(Arc::clone(&share)).in_scope(scope).on_account(account, priority);
-        Call { app, model, engine, share, ignored, sent }
+        Call { app, model, engine, share, ignored, sent, id }
+    }
+
+    /// The same for a body with vLLM's field `request_id`.
+    pub(crate) fn for_model_and_id(self, name: Option<&str>, id: Option<&str>) -> Call {
+        self.id.or_of_body(id);
+        self.for_model(name)
     }
 
     /// The call of the default model, for bodies without a field for its name.
     pub(crate) fn for_default(self) -> Call {
         self.for_model(None)
+    }
+}
+
+impl Call {
+    /// Id of a response, such as `rerank-1f9a…`: the request's after the API's prefix.
+    pub(crate) fn response_id(&self, prefix: &str) -> String {
+        format!("{prefix}-{}", self.id.as_str())
     }
 }
 
@@ -93,6 +109,7 @@ impl FromRequestParts<App> for Head {
             ignored: extensions.get::<IgnoredFields>().cloned().unwrap_or_default(),
             sent: extensions.get::<SentNames>().cloned().unwrap_or_default(),
             chosen: extensions.get::<ChosenModel>().cloned().unwrap_or_default(),
+            id: extensions.get::<RequestId>().cloned().unwrap_or_else(|| RequestId::of(headers)),
         })
     }
 }

@@ -65,6 +65,13 @@ impl Names {
         self.0.iter().map(String::as_str).find(|name| !HARMLESS.contains(name))
     }
 
+    /// The fields that a body has instead of one that is missing, as a clause; empty if there are none.
+    pub(crate) fn instead(&self) -> String {
+        let named = self.0.iter().filter(|name| !HARMLESS.contains(&name.as_str()));
+        let names: Vec<String> = named.map(|name| format!("`{name}`")).collect();
+        if names.is_empty() { String::new() } else { format!("; the body has {}, not read here", names.join(", ")) }
+    }
+
     fn insert(&mut self, name: String) {
         if self.0.len() < MAX_NAMES && !self.0.contains(&name) {
             self.0.push(name);

@@ -10,6 +10,7 @@ pub(crate) mod model_names;
 pub(crate) mod registry;
 pub(crate) mod reloading;
 pub(crate) mod replaced;
+pub(crate) mod request_id;
 pub(crate) mod secret;
 pub(crate) mod vector_ranges;
 

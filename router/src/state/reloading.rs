@@ -1,5 +1,7 @@
 //! Files that are read again while the server runs.
 
+use crate::telemetry::metrics::RELOADED;
+use metrics::gauge;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -17,14 +19,24 @@ const MAX_FILE: u64 = 1 << 20;
 /// Device and inode: a file that was replaced as a whole has others.
 pub(crate) type FileIdentity = (u64, u64);
 
-/// The last problem of a file, which is logged once.
-#[derive(Debug, Default)]
-pub(crate) struct LastProblem(Mutex<Option<String>>);
+/// The last problem of a file, which is logged once and is in the metrics while it lasts.
+#[derive(Debug)]
+pub(crate) struct LastProblem {
+    problem: Mutex<Option<String>>,
+    /// The metric's label.
+    files: &'static str,
+}
 
 impl LastProblem {
+    /// None yet, of the files with this label in the metrics.
+    pub(crate) fn of(files: &'static str) -> Self {
+        Self { problem: Mutex::default(), files }
+    }
+
     /// Logs the problem of `file` unless it is the last one, or always if the operator asked for the file to be read.
     pub(crate) fn record(&self, file: impl Display, problem: Option<String>, was_asked: bool, kept: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gauge!(RELOADED, "files" => self.files).set(if problem.is_none() { 1.0 } else { 0.0 });
+        let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(problem) = problem.as_ref().filter(|&problem| was_asked || known.as_ref() != Some(problem)) {
             tracing::error!("{file}: {problem}; {kept} stay valid");
         }

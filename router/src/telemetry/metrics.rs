@@ -15,6 +15,10 @@ pub(crate) const DURATION: &str = "prefold_http_request_duration";
 pub(crate) const IN_FLIGHT: &str = "prefold_http_requests_in_flight";
 /// Answers with status 429; label `quota`.
 pub(crate) const REFUSED: &str = "prefold_refused_requests_total";
+/// Gauge: 1 if the files with this label `files` were valid when they were last read, 0 if the previous content is in use.
+pub(crate) const RELOADED: &str = "prefold_last_reload_successful";
+/// Gauge: Unix time at which the certificate in use expires.
+pub(crate) const CERTIFICATE_EXPIRY: &str = "prefold_tls_certificate_expiry_timestamp_seconds";
 pub(crate) const SLOW_READERS: &str = "prefold_slow_readers_total";
 
 /// Period in which histogram samples are merged into buckets while nobody reads /metrics.
@@ -93,5 +97,7 @@ fn describe() {
     for quota in Resource::ALL {
         counter!(REFUSED, "quota" => quota.label()).absolute(0);
     }
+    describe_gauge!(RELOADED, "1 if --api-key-file or the files of TLS were valid when last read, 0 if not");
+    describe_gauge!(CERTIFICATE_EXPIRY, Unit::Seconds, "Unix time at which the certificate of --tls-cert expires");
     describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests whose responses are not completely written");
 }

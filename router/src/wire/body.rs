@@ -203,7 +203,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Parsed<T>, ApiEr
     let parsed = T::deserialize(Named { inner, names: &mut names });
     match parsed.and_then(|parsed| json.end().map(|()| parsed)) {
         Ok(value) => Ok(Parsed { value, ignored, names, replaced: None }),
-        Err(error) => Err(explain::<T>(body, &error, &names)),
+        Err(error) => Err(explain::<T>(body, &error, &names, &ignored)),
     }
 }
 
@@ -231,7 +231,12 @@ fn check_object(body: &[u8]) -> Result<(), ApiError> {
 }
 
 /// Parses again to find the field at fault, so that valid bodies do not pay for tracking the path.
-fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error, names: &BodyNames) -> ApiError {
+fn explain<T: DeserializeOwned>(
+    body: &[u8],
+    error: &serde_json::Error,
+    names: &BodyNames,
+    ignored: &Names,
+) -> ApiError {
     if !error.is_data() {
         return syntax(error);
     }
@@ -242,7 +247,7 @@ fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error, names: &
     match problem.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
         // The path ends with the object that lacks the field.
         Some((name, place)) => {
-            let others = if path.is_none() { names.other_names(name) } else { String::new() };
+            let others = if path.is_none() { names.other_names(name) + &ignored.instead() } else { String::new() };
             let field = path.map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"));
             ApiError::Body { field: Some(field), problem: format!("missing field{place}{others}") }
         }

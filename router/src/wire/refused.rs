@@ -26,6 +26,9 @@ refused! {
     /// Labels, or a trained classifier, of Jina's classification; labels of Hugging Face's zero-shot classification.
     OwnLabels: "not supported: the labels are those of the served model";
 
+    /// vLLM's size of the chunks of a text that have a vector each.
+    ChunkSize: "late chunking is not supported: every input has a vector of its own";
+
     /// Images of Cohere's API.
     Images: "not supported: the served model embeds texts";
 }

@@ -63,6 +63,10 @@ macro_rules! request_body {
             embed_dtype: Option<$crate::wire::element::ElementType>,
             /// Byte order in base64 and binary responses. Default: `native`.
             endianness: Option<$crate::wire::element::Endianness>,
+            /// Not supported.
+            #[schema(ignore)]
+            #[allow(dead_code, reason = "deserializing it refuses it")]
+            late_chunking_params: Option<$crate::wire::refused::ChunkSize>,
         } $encode }
     };
     // Fields of vLLM's requests that are not supported.
@@ -75,6 +79,8 @@ macro_rules! request_body {
             #[schema(ignore)]
             #[allow(dead_code, reason = "deserializing it refuses it")]
             messages: Option<$crate::wire::refused::Messages>,
+            /// Id of the request, in the response and in the log. The header `x-request-id` overrides it. Default: random.
+            request_id: Option<String>,
         } $encode }
     };
     // Scores of a query and documents.

@@ -144,6 +144,9 @@ impl Report {
                  texts or as many wait in its queue; on a CPU it also ends a batch at about {} ms (--max-batch-ms).",
                 EngineConfig::MAX_BATCH_MS_OF_PREFIXES
             )?;
+        } else if self.input.texts == 1 {
+            // Its command would turn compaction off for a server whose traffic is unknown.
+            return writeln!(f, "\nOne text shares nothing: give as many texts as a batch of the server has.");
         } else {
             writeln!(f, "\nNot worth it: at most {most} times as fast; the texts share too little.")?;
             let largest = count(self.batch_sizes.last().map_or(1, |size| size.texts), "text");

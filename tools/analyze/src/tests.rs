@@ -152,9 +152,10 @@ fn the_text_tells_the_same() {
         assert!(report.contains(words), "{words}\n{report}");
     }
     let alone = text_of("apple\n", &[]);
-    for words in ["1 text in 1 line,", "batches of 1 text:", "Not worth it: at most 1.00 times", "up to 1 text,"] {
+    for words in ["1 text in 1 line,", "batches of 1 text:", "One text shares nothing: give as many texts"] {
         assert!(alone.contains(words), "{words}\n{alone}");
     }
+    assert!(!alone.contains("prefold --"), "{alone}");
 }
 
 #[test]

@@ -57,8 +57,8 @@ fn the_document_of_a_pair_is_cut_before_the_pair() {
 fn the_document_of_a_prompt_is_cut_and_the_rest_is_not() {
     let encoder = Encoder::new(tokenizer("qwen3-reranker-tiny"), Some(qwen3_template()), limits(300, false)).unwrap();
     let prompt = |document: &str, options| {
-        let (query, query_place) = ("where are the flowers".into(), QUERY);
-        let input = Input::Rerank { instruction: None, query, query_place, document: document.to_owned() };
+        let query = SharedText::from("where are the flowers").at(QUERY);
+        let input = Input::Rerank { instruction: None, query, document: document.to_owned() };
         encode(&encoder, input, DOCUMENTS, options)
     };
     let long = "Bees dance in the hive. ".repeat(200);

@@ -46,8 +46,7 @@ fn text(value: &Value, key: &str) -> String {
 fn rerank(case: &Value) -> Input {
     Input::Rerank {
         instruction: Some(Arc::from(text(case, "instruction"))),
-        query: text(case, "query").into(),
-        query_place: QUERY,
+        query: SharedText::from(text(case, "query")).at(QUERY),
         document: text(case, "document"),
     }
 }
@@ -128,6 +127,25 @@ fn exactly_the_limit_is_not_too_long() {
     assert!(message.contains(&limit), "{message}");
 }
 
+/// A pair's error names the text that is too long: the query where it leaves no room, whatever the document.
+#[test]
+fn a_query_that_is_too_long_is_named_itself() {
+    let model = "llama-seqcls-tiny";
+    let pair = |query: &str, document: &str| {
+        let query = SharedText::from(query).at(QUERY);
+        problem(encode(&encoder(model, 20), Input::Pair(query, document.to_owned()), &options()))
+    };
+    let long = "The tide comes in twice a day. ".repeat(20);
+    for query in [long.clone(), long.repeat(200)] {
+        for document in ["tide", &long, &long.repeat(200)] {
+            let message = pair(&query, document);
+            assert!(message.starts_with("`queries` item 5 has "), "{message}");
+        }
+    }
+    let message = pair("tide", &long);
+    assert!(message.starts_with("`inputs` item 3 has "), "{message}");
+}
+
 #[test]
 fn pairs_are_cut_longest_first() {
     let model = "llama-seqcls-tiny";
@@ -182,6 +200,10 @@ fn a_pair_within_a_number_of_tokens_loses_those_of_the_document() {
         assert_eq!(cut, [&whole[..=query], kept].concat());
         let message = problem(encode(&encoder, pair(&long), &within(query + 1)));
         assert!(message.contains(&format!("no room after a query of {} tokens", query + 1)), "{message}");
+        let placed = Input::Pair(SharedText::from(long.as_str()).at(QUERY), long.clone());
+        let message = problem(encode(&encoder, placed, &within(query + 1)));
+        let expected = format!("`queries` item 5 has {} tokens, special tokens included, which leaves no room", query + 1);
+        assert!(message.starts_with(&expected), "{message}");
         assert_eq!(
             encode(&encoder, pair("tide"), &within(1000)).unwrap(),
             encode(&encoder, pair("tide"), &options()).unwrap()
@@ -256,7 +278,7 @@ proptest! {
         // The rules of one request, whose head is the first document's.
         let resolved = once.resolve(&options, None).unwrap();
         for (query, document) in queries.iter().flat_map(|query| documents.iter().map(move |document| (query, document))) {
-            let input = || Input::Rerank { instruction: None, query: query.as_str().into(), query_place: QUERY, document: document.clone() };
+            let input = || Input::Rerank { instruction: None, query: SharedText::from(query.as_str()).at(QUERY), document: document.clone() };
             let got = once.encode(input(), PLACE, &resolved).map_err(|error| error.to_string());
             let expected = whole.encode(input(), PLACE, &whole.resolve(&options, None).unwrap());
             prop_assert_eq!(got, expected.map_err(|error| error.to_string()));
@@ -296,8 +318,8 @@ fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
     let (encoder, document) = (encoder("qwen3-reranker-tiny", 200), long_text());
     let case = &expected("qwen3-reranker-tiny")["cases"][0];
     let input = |document: &str| match rerank(case) {
-        Input::Rerank { instruction, query, query_place, .. } => {
-            Input::Rerank { instruction, query, query_place, document: document.to_owned() }
+        Input::Rerank { instruction, query, .. } => {
+            Input::Rerank { instruction, query, document: document.to_owned() }
         }
         other => other,
     };
@@ -313,7 +335,7 @@ fn a_document_that_is_far_too_long_is_cut_as_if_it_were_encoded_whole() {
         assert_eq!(got.len(), 200);
     }
     let Input::Rerank { instruction, .. } = rerank(case) else { panic!("not a rerank input") };
-    let query = Input::Rerank { instruction, query: document.into(), query_place: QUERY, document: "a".to_owned() };
+    let query = Input::Rerank { instruction, query: SharedText::from(document).at(QUERY), document: "a".to_owned() };
     let refused = problem(encode(&encoder, query, &truncating(TruncationDirection::Right)));
     assert!(refused.starts_with("`queries` item 5 has more tokens") && refused.contains("200"), "{refused}");
 }
@@ -330,7 +352,7 @@ fn a_template_that_fills_the_model_is_refused() {
 
 #[test]
 fn rerank_needs_a_template() {
-    let input = Input::Rerank { instruction: None, query: "q".into(), query_place: QUERY, document: "d".to_owned() };
+    let input = Input::Rerank { instruction: None, query: SharedText::from("q").at(QUERY), document: "d".to_owned() };
     assert!(matches!(encode(&encoder("qwen3-tiny", 100), input, &options()), Err(Error::Validation { .. })));
 }
 

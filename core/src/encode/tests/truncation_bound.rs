@@ -149,7 +149,6 @@ fn an_input_costs_what_is_encoded_of_it() {
     let rerank = |query: &str| Input::Rerank {
         instruction: Some("find".into()),
         query: query.into(),
-        query_place: PLACE,
         document: "word".to_owned(),
     };
     assert_eq!(cost(rerank("a query")), 15);

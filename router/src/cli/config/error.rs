@@ -19,6 +19,9 @@ pub(crate) enum ConfigError {
     #[cfg_attr(feature = "builtin-model", allow(dead_code, reason = "the built-in model is the default"))]
     #[error("`--model-id` is missing, and this binary was built without the built-in model")]
     NoModel,
+    #[cfg_attr(not(feature = "builtin-model"), allow(dead_code, reason = "a model is always given"))]
+    #[error("`--revision` is one of a model on the hub, and `--model-id` is missing")]
+    RevisionOfNoModel,
     #[error("`--rerank-recipe {0}`: {1}")]
     Recipe(String, String),
     #[error("an `--api-key` has several lines; repeat the flag for each key, or use --api-key-file")]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The model's id and source. `show_progress` draws a progress bar of the download if standard error is a terminal.
 pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(String, ModelSource), ConfigError> {
-    let Some(id) = &args.model_id else { return builtin_model() };
+    let Some(id) = &args.model_id else { return builtin_model(args.revision.is_some()) };
     if Path::new(id).exists() {
         return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
     }
@@ -46,12 +46,15 @@ pub(crate) fn adapter_base(args: &SourceArgs, source: &ModelSource) -> Option<Hu
 }
 
 #[cfg(feature = "builtin-model")]
-fn builtin_model() -> Result<(String, ModelSource), ConfigError> {
+fn builtin_model(has_revision: bool) -> Result<(String, ModelSource), ConfigError> {
+    if has_revision {
+        return Err(ConfigError::RevisionOfNoModel);
+    }
     Ok((builtin::NAME.to_owned(), ModelSource::Embedded(builtin::FILES)))
 }
 
 #[cfg(not(feature = "builtin-model"))]
-fn builtin_model() -> Result<(String, ModelSource), ConfigError> {
+fn builtin_model(_: bool) -> Result<(String, ModelSource), ConfigError> {
     Err(ConfigError::NoModel)
 }
 

@@ -30,6 +30,11 @@ fn a_hub_id_keeps_its_options() {
 }
 
 #[test]
+fn a_revision_is_one_of_a_model() {
+    assert!(refused("--revision main").to_string().contains("`--model-id` is missing"));
+}
+
+#[test]
 fn an_existing_path_is_a_path() {
     let directory = env!("CARGO_MANIFEST_DIR");
     let config = config(&format!("--model-id {directory} --served-model-name here")).unwrap();

@@ -24,18 +24,24 @@ const FLAGS: [(&str, &[&str]); 3] = [
             "download-dir",
             "enable-chunked-prefill",
             "enable-log-requests",
+            "enable-lora",
             "enable-prefix-caching",
+            "enable-request-id-headers",
+            "enable-ssl-refresh",
             "enforce-eager",
             "gpu-memory-utilization",
             "hf-overrides",
             "kv-cache-dtype",
             "limit-mm-per-prompt",
             "load-format",
+            "lora-modules",
             "max-num-partial-prefills",
+            "max-num-queued-reqs",
             "middleware",
             "model-impl",
             "no-enable-log-requests",
             "no-enable-prefix-caching",
+            "otlp-traces-endpoint",
             "override-pooler-config",
             "pipeline-parallel-size",
             "pooler-config",
@@ -49,6 +55,7 @@ const FLAGS: [(&str, &[&str]); 3] = [
             "tensor-parallel-size",
             "tokenizer",
             "tokenizer-mode",
+            "tokenizer-revision",
             "trust-remote-code",
             "uvicorn-log-level",
         ],
@@ -75,6 +82,9 @@ const FLAGS: [(&str, &[&str]); 3] = [
     ),
 ];
 
+/// Other flags of `vllm serve` 0.33.0, without a counterpart here: one a line, sorted.
+const OTHER_FLAGS_OF_VLLM: &str = include_str!("flags_of_vllm.txt");
+
 /// The error about an unknown flag names the server that it belongs to, instead of the nearest spelling.
 pub(super) fn name_peer(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
@@ -84,13 +94,23 @@ pub(super) fn name_peer(error: clap::Error, command: &mut Command, arguments: &[
         "-t" if arguments.iter().any(is_tp) => "tensor-parallel-size",
         given => given.trim_start_matches('-').split('=').next().unwrap_or_default(),
     };
-    match FLAGS.iter().find(|(_, flags)| error.kind() == ErrorKind::UnknownArgument && flags.contains(&flag)) {
-        Some((server, _)) => {
+    match server_of(flag).filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+        Some(server) => {
             let problem = format!("--{flag} of {server} is not a flag here; docs/migrating.md lists the replacements");
             command.error(ErrorKind::UnknownArgument, problem)
         }
         None => error,
     }
+}
+
+/// The server that has this flag. vLLM's may be written with underscores, after `no-`, and before a field of an object:
+/// `--pooler_config.task`.
+fn server_of(flag: &str) -> Option<&'static str> {
+    let named = |flag: &str| FLAGS.iter().find(|(_, flags)| flags.contains(&flag)).map(|&(server, _)| server);
+    let dashed = flag.split('.').next().unwrap_or_default().replace('_', "-");
+    let bare = dashed.strip_prefix("no-").unwrap_or(&dashed);
+    let is_other = || OTHER_FLAGS_OF_VLLM.lines().any(|other| other == bare);
+    named(&dashed).or_else(|| named(bare)).or_else(|| is_other().then_some("vLLM"))
 }
 
 /// The error about a word that is neither the model nor a subcommand, if it follows a flag that takes several values in

@@ -139,6 +139,12 @@ fn names_of_other_servers_are_understood() {
     assert_eq!(read("--task score").unwrap().model.load.files.task, Some(prefold_core::Task::Rerank));
     for flag in [
         "--trust-remote-code",
+        "--trust_remote_code",
+        "--pooler-config.task embed",
+        "--hf_overrides {}",
+        "--enable-lora",
+        "--enable-tokenizer-info-endpoint",
+        "--no-enable-flash-late-interaction",
         "--gpu-memory-utilization 0.9",
         "--batch-size=3",
         "--tokenizer x",

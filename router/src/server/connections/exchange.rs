@@ -1,8 +1,8 @@
 //! Requests and answers of a connection or of a stream of HTTP/2, as far as their bytes have come.
 
-use crate::layers::observe::REQUEST_ID;
 use crate::server::protocol;
 use crate::state::holding::{Holding, Route};
+use crate::state::request_id::REQUEST_ID;
 use crate::telemetry::metrics::{SLOW_READERS, UNMATCHED};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};

@@ -15,6 +15,8 @@ const SECOND: [&str; 2] = [
     include_str!("../../../../tests/fixtures/tls/second.cert.pem"),
     include_str!("../../../../tests/fixtures/tls/second.key.pem"),
 ];
+/// What `openssl x509 -enddate` reads: 4 November 2126, 11:28:39 UTC.
+const EXPIRY_OF_FIRST: f64 = 4_949_465_319.0;
 const ENCRYPTED: &str = include_str!("../../../../tests/fixtures/tls/encrypted.key.pem");
 
 /// A folder with the files `cert` and `key`.
@@ -56,6 +58,7 @@ async fn a_certificate_is_replaced_once_both_files_fit() {
     let files = Files::new(FIRST);
     let tls = files.open().unwrap();
     assert!(is_shown(&tls, FIRST).await && !is_shown(&tls, SECOND).await);
+    assert_eq!(tls.certificates.current.read().unwrap().expiry, EXPIRY_OF_FIRST);
     for cert in [SECOND[0], "", "half"] {
         files.write("cert", cert);
         tls.refresh(false);

@@ -7,6 +7,7 @@ use crate::command::search::Search;
 use crate::load::run::{Driver, Length, Load, Stop, Stream};
 use crate::results::report::Report;
 use crate::results::size::Goal;
+use crate::results::summary::repeats;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl Bench {
             report.size = search.result();
             self.write_finished_runs(&report)?;
         }
-        let lines = report.size.iter().flat_map(|size| size.lines(report.texts_per_request));
+        let lines = report.size.iter().flat_map(|size| size.lines(report.texts_per_request)).chain(repeats(&report));
         lines.for_each(|line| println!("{line}"));
         self.write(&report)?;
         let is_found = report.size.as_ref().is_some_and(|size| size.servers.is_some());

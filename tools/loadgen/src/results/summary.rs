@@ -170,14 +170,14 @@ fn failures(runs: &[RunReport]) -> Option<String> {
     (failed > 0).then(|| format!("{failed} of {} failed; the lines above name the errors.", count(sent, "request")))
 }
 
-/// A remark if requests were sent more than once, which a cache answers.
-fn repeats(report: &Report) -> Option<String> {
+/// A remark if requests were sent more than once, which costs less than distinct ones.
+pub(crate) fn repeats(report: &Report) -> Option<String> {
     let is_bulk = |run: &&RunReport| matches!(run.part, None | Some(LoadPart::BulkAlone | LoadPart::BulkBesideQueries));
     let sent: u64 = report.runs.iter().filter(is_bulk).map(|run| run.sent).sum();
     let distinct = report.different_requests as u64;
     (sent > distinct).then(|| {
         format!(
-            "{} for {}: a server with a cache answered some from it.",
+            "{} for {}: repeats cost less, from a cache or because equal texts of a batch are computed once.",
             count(sent, "request"),
             distinct_requests(distinct)
         )
