@@ -376,9 +376,10 @@ def test_the_charts_alerts_are_those_of_the_page():
     page = (ROOT / "docs" / "operations.md").read_text()
     assert rules["spec"] == yaml.safe_load(page.split("```yaml\ngroups:")[1].join(["groups:", ""]).split("```")[0])
     assert rules["metadata"]["labels"]["release"] == "monitoring"
-    metrics = set(re.findall(r"^\| `([a-z_]+)`", page, re.M))
+    section = page.split("## Metrics")[1].split("\n## ")[0]
+    metrics = {name for names in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`(\w+)`", names)}
     for rule in rules["spec"]["groups"][0]["rules"]:
-        used = set(re.findall(r"\b(?:te|prefold)_[a-z_]+", rule["expr"]))
+        used = set(re.findall(r"\b(?:te|prefold|process)_[a-z_]+", rule["expr"]))
         assert used and {re.sub("_(bucket|count|sum)$", "", name) for name in used} <= metrics, rule["alert"]
         assert rule["annotations"]["summary"] and rule["annotations"]["runbook"]
 
