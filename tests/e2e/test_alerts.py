@@ -70,7 +70,17 @@ CASES = {
         "PrefoldRefusesRequests", {requests("200"): "0+9x400", requests("429"): "0+1x400"}, {4: [], 6: [INSTANCE]}),
     "few requests are refused": ("PrefoldRefusesRequests", {requests("200"): "0+99x400", requests("429"): "0+1x400"}, {30: []}),
 
-    "requests fail": ("PrefoldFails", {requests("500"): "0+1x400"}, {7: [INSTANCE], 60: [INSTANCE]}),
+    "requests fail": ("PrefoldFails", {requests("500"): "0+1x400"}, {1: [INSTANCE], 60: [INSTANCE]}),
+    "the first requests fail": (
+        "PrefoldFails", {requests("200"): "9x400", requests("500"): "_x79 3x400"}, {19: [], 20: [INSTANCE], 29: [INSTANCE], 31: []}),
+    "requests fail again": ("PrefoldFails", {requests("500"): "2x79 5x400"}, {15: [], 21: [INSTANCE], 29: [INSTANCE], 31: []}),
+    "requests fail before and after a restart": (
+        "PrefoldFails", {requests("500"): "2x79 stale _x4 1x400"}, {15: [], 21: [], 22: [INSTANCE], 32: []}),
+    "a forward pass and a request to another server fail": (
+        "PrefoldFails", {requests("424"): "_x79 1x400", requests("503", labels=OTHER): "_x79 1x400"},
+        {19: [], 21: [INSTANCE, {"instance": "b:3000"}]}),
+    "requests are refused, and probes fail": (
+        "PrefoldFails", {requests("429"): "_x79 0+1x400", requests("422"): "0+1x400", requests("503", "/ready"): "0+1x400"}, {21: []}),
 
     "calls wait long": ("PrefoldWaitsLong", {waits("2.5"): "0+9x400", waits("+Inf"): "0+10x400", waits("5"): "0+10x400"},
                         {9: [], 12: [INSTANCE]}),
