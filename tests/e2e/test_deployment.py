@@ -313,10 +313,10 @@ def test_the_image_can_download_what_is_kept_in_xet_onto_a_read_only_root(target
             eventually(server.is_ready, "the model is loaded", START_LIMIT)
 
 
-def render(values=None):
+def render(values=None, name="test"):
     helm = pytest.importorskip("helm_python", reason="make test-clients installs it")
     with helm.chart.Chart.load(CHART) as chart:
-        return [manifest for text in chart.render(values, name="test", namespace="default").values()
+        return [manifest for text in chart.render(values, name=name, namespace="default").values()
                 for manifest in manifests(text)]
 
 
@@ -368,7 +368,31 @@ def test_the_chart_scales_by_keda_instead():
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"] and "replicas" not in deployment["spec"]
     (trigger,) = scaled["spec"]["triggers"]
     assert trigger["metadata"] == {"serverAddress": "http://metrics:9090", "threshold": "1000",
-                                   "query": 'sum(prefold_queue_tokens{namespace="default",pod=~"test-prefold-.*"})'}
+                                   "query": 'sum(prefold_queue_tokens{namespace="default",pod=~"test-prefold-[a-z0-9]{1,10}-[a-z0-9]{5}"})'}
+
+
+def pod_name(deployment, replica_set, pod):
+    """The name that Kubernetes gives a deployment's pod."""
+    return f"{deployment}-{replica_set}-"[:58] + pod
+
+
+# The last ones are of 46 characters and more, whose pods' names Kubernetes cuts.
+RELEASES = ["prefold", "prefold-b", "prefold-b-c", "test", "test-b", "prefold-" + "x" * 38, "prefold-" + "x" * 39, "prefold-" + "x" * 39 + "-b",
+            "x" * 53]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_keda_counts_the_tokens_of_this_releases_pods(release):
+    def rendered(name):
+        return render({"autoscaling": {"enabled": True, "keda": {"enabled": True}}}, name)
+
+    (scaled,) = of_kind(rendered(release), "ScaledObject")
+    (pattern,) = re.findall('pod=~"(.*)"', scaled["spec"]["triggers"][0]["metadata"]["query"])
+    for other in RELEASES:
+        (deployment,) = of_kind(rendered(other), "Deployment")
+        for replica_set in "5d4f7c9b8", "5d4f7c9b8x", "d4f7c":
+            pod = pod_name(deployment["metadata"]["name"], replica_set, "x2x7k")
+            assert bool(re.fullmatch(pattern, pod)) == (other == release), (pattern, pod)
 
 
 def test_the_charts_alerts_are_those_of_the_page():
