@@ -19,6 +19,7 @@ DATABASE = {"job": "database", "instance": "d:9187"}
 INSTANCE = {"instance": "a:3000"}
 # The samples of promtool, four a minute: `1x39` is the value 1 for 10 minutes, `_x39` nothing.
 ALWAYS = "1x600"
+DAY = 86400
 
 
 def series(name, labels=SERVER, **more):
@@ -39,6 +40,14 @@ def started(labels=SERVER):
 
 def requests(status, route="/embed", labels=SERVER):
     return series("prefold_http_requests_total", labels, status=status, route=route)
+
+
+def reloaded(files):
+    return series("prefold_last_reload_successful", files=files)
+
+
+def expiry(labels=SERVER):
+    return series("prefold_tls_certificate_expiry_timestamp_seconds", labels)
 
 
 def waits(le):
@@ -89,6 +98,16 @@ CASES = {
     "no batch ends": ("PrefoldStuck", {series("prefold_queue_tokens"): "0x39 50x400", series("te_batch_next_size_count"): "0+1x39 40x400"},
                       {14: [], 22: [SERVER]}),
     "batches end": ("PrefoldStuck", {series("prefold_queue_tokens"): "50x400", series("te_batch_next_size_count"): "0+1x400"}, {22: []}),
+
+    "a reload fails": ("PrefoldReloadFails", {reloaded("tls"): "1x39 0x39 1x400", reloaded("api_keys"): ALWAYS},
+                       {9: [], 12: [{**SERVER, "files": "tls"}], 21: []}),
+    "a certificate and its key are replaced one after the other": ("PrefoldReloadFails", {reloaded("tls"): "1x39 0x1 1x400"}, {10: [], 11: [], 12: []}),
+
+    # Seconds from the start, in which the certificate of a server is replaced in time.
+    "certificates expire": (
+        "PrefoldCertificateExpires", {expiry(): f"{8 * DAY}x8000", expiry(OTHER): f"{8 * DAY}x4000 {98 * DAY}x4000"},
+        {23 * 60: [], 25 * 60: [SERVER]}),
+    "a certificate has expired": ("PrefoldCertificateExpires", {expiry(): "600x400"}, {20: [SERVER]}),
 }
 
 
