@@ -1,6 +1,7 @@
 """The alerts of docs/operations.md fire when they should, as Prometheus' own `promtool` evaluates them."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -8,8 +9,9 @@ import pytest
 import yaml
 
 from harness import ROOT
+from helm_chart import CHART, of_kind, render
 
-RULES = ROOT / "deploy" / "helm" / "prefold" / "files" / "alerts.yaml"
+RULES = CHART / "files" / "alerts.yaml"
 ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 SERVER = {"job": "prefold", "instance": "a:3000"}
 OTHER = {"job": "prefold", "instance": "b:3000"}
@@ -130,3 +132,20 @@ def test_an_alert_fires_when_it_should(tmp_path, case):
 
 def test_every_alert_fires_in_a_case():
     assert {alert for alert, _, times in CASES.values() if any(times.values())} == set(ALERTS)
+
+
+def test_the_page_has_the_same_alerts():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert yaml.safe_load(page.split("```yaml\ngroups:")[1].join(["groups:", ""]).split("```")[0]) == yaml.safe_load(RULES.read_text())
+    section = page.split("## Metrics")[1].split("\n## ")[0]
+    metrics = {name for names in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`(\w+)`", names)}
+    for name, rule in ALERTS.items():
+        used = set(re.findall(r"\b(?:te|prefold|process)_[a-z_]+", rule["expr"]))
+        assert used and {re.sub("_(bucket|count|sum)$", "", metric) for metric in used} <= metrics, name
+        assert rule["annotations"]["summary"] and rule["annotations"]["runbook"]
+
+
+def test_the_chart_installs_the_alerts():
+    (rules,) = of_kind(render({"prometheusRule": {"enabled": True, "labels": {"release": "monitoring"}}}), "PrometheusRule")
+    assert rules["spec"] == yaml.safe_load(RULES.read_text())
+    assert rules["metadata"]["labels"]["release"] == "monitoring"
