@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the real server with real clients: the clients of tests/e2e/test_clients.py and similar tests, the examples, the page
 # /docs in Chromium, the deployment files with Helm, Kubernetes' schemas and nginx, and all-MiniLM-L6-v2. Tests whose program is missing
-# (Node, Chromium, nginx) are skipped and reported. Arguments are passed to pytest.
+# (Node, Chromium, nginx, promtool) are skipped and reported. Arguments are passed to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,4 +14,4 @@ PREFOLD_MINILM=${PREFOLD_MINILM:-$(scripts/fetch-minilm.sh)}
 export PREFOLD_MINILM
 cd tests/e2e
 ../../.venv/bin/python -m pytest -rs test_openai_client.py test_clients.py test_examples.py test_docs_page.py \
-    test_deployment.py test_nginx.py test_traces.py test_encoders.py "$@"
+    test_deployment.py test_alerts.py test_nginx.py test_traces.py test_encoders.py "$@"

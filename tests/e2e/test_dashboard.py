@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from harness import ROOT, Server
+from harness import ROOT, eventually
+from https import HttpsServer, copy
 
 DASHBOARD = json.loads((ROOT / "docs" / "grafana" / "prefold.json").read_text())
 NAME = re.compile(r"\b(?:te|prefold|process)_\w+")
@@ -39,14 +40,21 @@ def samples(text):
 
 
 @pytest.fixture(scope="module")
-def text():
-    """`/metrics` of a server after successful, refused and compacted requests with compact attention."""
-    with Server("--attention", "compact") as server:
+def text(tmp_path_factory):
+    """`/metrics` of a server with TLS, which has all metrics, after successful, refused and compacted requests with compact attention."""
+    folder = tmp_path_factory.mktemp("tls")
+    copy("first", folder)
+    with HttpsServer(folder, "--attention", "compact") as server:
         texts = ["Represent the sentence: the tide comes in twice a day.", "Represent the sentence: bread rises."]
         server.ask("/embed", inputs=texts)
         server.ask("/rerank", query="tide", texts=texts)
         assert server.post("/embed", {"inputs": []}).status == 400
-        return server.get("/metrics").body.decode()
+
+        def metrics():
+            return server.get("/metrics").body.decode()
+
+        eventually(lambda: "prefold_last_reload_successful{" in metrics(), "the files have been read again")
+        return metrics()
 
 
 @pytest.fixture(scope="module")

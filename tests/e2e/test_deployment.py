@@ -15,11 +15,11 @@ import yaml
 
 from fake_hub import LISTING, NAME, Hub, hang
 from harness import PREFOLD, ROOT, START_LIMIT, STOP_LIMIT, Address, Server, environment, eventually, run_to_end
+from helm_chart import CHART, manifests, of_kind, render
 from https import HttpsServer, copy
 from loading import Loading
 
 DEPLOY = ROOT / "deploy"
-CHART = DEPLOY / "helm" / "prefold"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 TARGETS = ["cpu", "cuda"]
 CACHES = ["HUGGINGFACE_HUB_CACHE", "HF_XET_CACHE"]
@@ -34,10 +34,6 @@ def flags_of(binary):
 def validate(manifest):
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="make test-clients installs it")
     kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
-
-
-def manifests(text):
-    return [manifest for manifest in yaml.safe_load_all(text) if manifest]
 
 
 def pod(found):
@@ -313,13 +309,6 @@ def test_the_image_can_download_what_is_kept_in_xet_onto_a_read_only_root(target
             eventually(server.is_ready, "the model is loaded", START_LIMIT)
 
 
-def render(values=None):
-    helm = pytest.importorskip("helm_python", reason="make test-clients installs it")
-    with helm.chart.Chart.load(CHART) as chart:
-        return [manifest for text in chart.render(values, name="test", namespace="default").values()
-                for manifest in manifests(text)]
-
-
 @pytest.mark.parametrize("values", [
     None,
     {"disruptionBudget": {"enabled": False}, "serviceAccount": {"create": False}, "scrapeAnnotations": False,
@@ -356,10 +345,6 @@ def test_the_helm_chart_renders_to_valid_manifests(values):
         assert container["resources"]["limits"]["cpu"]
 
 
-def of_kind(found, kind):
-    return [manifest for manifest in found if manifest["kind"] == kind]
-
-
 def test_the_chart_scales_by_keda_instead():
     found = render({"autoscaling": {"enabled": True, "queuedTokens": 1000, "keda": {"enabled": True, "prometheus": "http://metrics:9090"}}})
     assert not of_kind(found, "HorizontalPodAutoscaler")
@@ -368,19 +353,31 @@ def test_the_chart_scales_by_keda_instead():
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"] and "replicas" not in deployment["spec"]
     (trigger,) = scaled["spec"]["triggers"]
     assert trigger["metadata"] == {"serverAddress": "http://metrics:9090", "threshold": "1000",
-                                   "query": 'sum(prefold_queue_tokens{namespace="default",pod=~"test-prefold-.*"})'}
+                                   "query": 'sum(prefold_queue_tokens{namespace="default",pod=~"test-prefold-[a-z0-9]{1,10}-[a-z0-9]{5}"})'}
 
 
-def test_the_charts_alerts_are_those_of_the_page():
-    (rules,) = of_kind(render({"prometheusRule": {"enabled": True, "labels": {"release": "monitoring"}}}), "PrometheusRule")
-    page = (ROOT / "docs" / "operations.md").read_text()
-    assert rules["spec"] == yaml.safe_load(page.split("```yaml\ngroups:")[1].join(["groups:", ""]).split("```")[0])
-    assert rules["metadata"]["labels"]["release"] == "monitoring"
-    metrics = set(re.findall(r"^\| `([a-z_]+)`", page, re.M))
-    for rule in rules["spec"]["groups"][0]["rules"]:
-        used = set(re.findall(r"\b(?:te|prefold)_[a-z_]+", rule["expr"]))
-        assert used and {re.sub("_(bucket|count|sum)$", "", name) for name in used} <= metrics, rule["alert"]
-        assert rule["annotations"]["summary"] and rule["annotations"]["runbook"]
+def pod_name(deployment, replica_set, pod):
+    """The name that Kubernetes gives a deployment's pod."""
+    return f"{deployment}-{replica_set}-"[:58] + pod
+
+
+# The last ones are of 46 characters and more, whose pods' names Kubernetes cuts.
+RELEASES = ["prefold", "prefold-b", "prefold-b-c", "test", "test-b", "prefold-" + "x" * 38, "prefold-" + "x" * 39, "prefold-" + "x" * 39 + "-b",
+            "x" * 53]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_keda_counts_the_tokens_of_this_releases_pods(release):
+    def rendered(name):
+        return render({"autoscaling": {"enabled": True, "keda": {"enabled": True}}}, name)
+
+    (scaled,) = of_kind(rendered(release), "ScaledObject")
+    (pattern,) = re.findall('pod=~"(.*)"', scaled["spec"]["triggers"][0]["metadata"]["query"])
+    for other in RELEASES:
+        (deployment,) = of_kind(rendered(other), "Deployment")
+        for replica_set in "5d4f7c9b8", "5d4f7c9b8x", "d4f7c":
+            pod = pod_name(deployment["metadata"]["name"], replica_set, "x2x7k")
+            assert bool(re.fullmatch(pattern, pod)) == (other == release), (pattern, pod)
 
 
 def test_the_chart_counts_threads_once():

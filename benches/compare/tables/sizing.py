@@ -20,9 +20,9 @@ LENGTHS = [16, 128, 512]
 CORES = [1, 2]
 # Machines of the calculated columns.
 LARGER = [4, 16, 64]
-# Seconds that a request takes about: long enough for full batches, short enough for many rounds.
-REQUEST_S = 3.0
-MOST_TEXTS = 1024
+# Seconds that a request takes about, and at least: long enough for full batches, short enough for many rounds.
+REQUEST_S, SHORTEST_S = 3.0, 1.5
+FEWEST_TEXTS, MOST_TEXTS = 2, 1024
 DOCUMENT = ROOT / "docs" / "operations.md"
 PLACE = re.compile(r"(<!-- sizing -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -33,6 +33,8 @@ class Sized(Pinned):
     def __init__(self, binary, model, name, cores):
         super().__init__(binary, model, name, range(cores))
         self.model_name, self.number_of_cores, self.made = name, cores, {}
+        # Per length: the texts of each round's measured request.
+        self.texts_per_request = {length: [] for length in LENGTHS}
 
     def start(self):
         seconds = super().start()
@@ -67,7 +69,7 @@ def sizing(setting: Setting, chosen=compared_models):
     with running(servers):
         results = alternate(servers, speeds, setting.rounds)
         rows = [row(server, rounds) for server, rounds in zip(servers, results)]
-    markdown = f"{machine.headline(machine.describe())}, {setting.rounds} rounds:\n\n{measured(rows)}\n\n{calculated(rows)}"
+    markdown = f"{machine.headline(machine.describe())}, {setting.rounds} rounds. {load(rows)}\n\n{measured(rows)}\n\n{calculated(rows)}"
     if "UPDATE_DOCS" in os.environ:
         document = DOCUMENT.read_text()
         DOCUMENT.write_text(PLACE.sub(lambda found: f"{found[1]}{markdown}\n{found[2]}", document))
@@ -83,10 +85,11 @@ def speed(server, length):
     """`None` for a length that the model cuts."""
     if length > server.facts["max_input_length"]:
         return None
-    made, number_of_texts = server.of_length(length), 2
+    made, number_of_texts = server.of_length(length), FEWEST_TEXTS
     while True:
         seconds = server.embed(made[:number_of_texts]).seconds
-        if seconds >= REQUEST_S / 2 or number_of_texts == MOST_TEXTS:
+        if seconds >= SHORTEST_S or number_of_texts == MOST_TEXTS:
+            server.texts_per_request[length].append(number_of_texts)
             return number_of_texts / seconds
         growth = min(max(REQUEST_S / seconds, 2.0), 16.0)
         number_of_texts = min(int(number_of_texts * growth), MOST_TEXTS)
@@ -95,7 +98,7 @@ def speed(server, length):
 def row(server, rounds):
     speeds = {length: [values[at] for values in rounds] for at, length in enumerate(LENGTHS)}
     return {"name": server.model_name, "cores": server.number_of_cores, "dtype": server.facts["dtype"], "kernels": server.facts["kernels"],
-            "resident_mb": server.memory()["resident_mb"],
+            "resident_mb": server.memory()["resident_mb"], "texts_per_request": server.texts_per_request,
             "texts_per_s": {length: None if None in values else spread(values) for length, values in speeds.items()}}
 
 
@@ -103,6 +106,13 @@ def cell(one, length, cores=1):
     """texts/s of some cores at the pace of this row's."""
     values = one["texts_per_s"][length]
     return number(cores * values["median"] / one["cores"]) if values else "-"
+
+
+def load(rows):
+    """The requests of the measurement: how many at a time, and of how many texts."""
+    sizes = [size for one in rows for rounds in one["texts_per_request"].values() for size in rounds]
+    return (f"One request was in flight at a time. It had {min(sizes)} to {max(sizes):,} texts, all different: as many as take {SHORTEST_S} s, at most "
+            f"{MOST_TEXTS:,}.")
 
 
 def measured(rows):

@@ -3,6 +3,14 @@
 {{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
+{{- /* Pattern of the names of the deployment's pods, NAME-HASH-12345, which those of a release `NAME-b` do not match. Kubernetes keeps 58
+     characters before the last five: of a name with more than 46, the end of the hash is missing. */}}
+{{- define "prefold.pods" -}}
+{{- $name := include "prefold.name" . }}
+{{- if le (len $name) 46 }}{{ $name }}-[a-z0-9]{1,10}-[a-z0-9]{5}
+{{- else }}{{ printf "%s-" $name | trunc 58 }}[a-z0-9]*-?[a-z0-9]{5}{{ end }}
+{{- end }}
+
 {{- define "prefold.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
