@@ -177,7 +177,7 @@ mod tests {
         for (path, expected) in [
             ("/v1/embedding", Some("/v1/embeddings")),
             ("/v1/embeding", Some("/v1/embeddings")),
-            ("/v3/rerank", Some("/v1/rerank")),
+            ("/v3/rerank", Some("/v2/rerank")),
             ("/embedd", Some("/embed")),
             ("/v1/chat/completions", None),
             ("/favicon.ico", None),
