@@ -40,7 +40,9 @@ pub(crate) fn hint(exists: impl Fn(&str) -> Result<bool, LoadError>) -> Result<S
         }
     }
     let has_weights = ["", ".index.json"].iter().try_fold(false, |has, index| {
-        Ok::<_, LoadError>(has || exists(&format!("model.safetensors{index}"))? || exists(&format!("pytorch_model.bin{index}"))?)
+        Ok::<_, LoadError>(
+            has || exists(&format!("model.safetensors{index}"))? || exists(&format!("pytorch_model.bin{index}"))?,
+        )
     })?;
     Ok(if has_weights { "" } else { ", nor weights; the download may be incomplete" }.to_owned())
 }

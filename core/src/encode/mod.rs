@@ -19,5 +19,8 @@ mod word_boundaries;
 pub(crate) mod word_cache;
 
 #[cfg(test)]
+#[path = "tests/long_queries.rs"]
+mod long_queries;
+#[cfg(test)]
 #[path = "tests/pair_prompts.rs"]
 mod pair_prompts;

@@ -259,7 +259,8 @@ impl ResolvedOptions {
         }
         Err(match first_place {
             Some(first) => {
-                let problem = format!("has {kept} tokens, special tokens included, which leaves no room for a document");
+                let problem =
+                    format!("has {kept} tokens, special tokens included, which leaves no room for a document");
                 self.too_long(first, problem)
             }
             None => {

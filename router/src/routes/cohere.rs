@@ -1,8 +1,8 @@
 //! Cohere's embeddings and tokenizer routes: `/v1/embed`, `/v2/embed`, `/v1/tokenize`, `/v1/detokenize`.
 
+use super::Result;
 use super::kept::{Kept, keep};
 use super::quantized::quantized;
-use super::Result;
 use crate::state::call::{Call, Head};
 use crate::wire::answer::Answer;
 use crate::wire::body::Json;

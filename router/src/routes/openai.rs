@@ -1,7 +1,7 @@
 //! OpenAI's embeddings, with the fields of Voyage, Jina, vLLM and Infinity.
 
-use super::quantized::quantized;
 use super::Result;
+use super::quantized::quantized;
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::accept::Accept;

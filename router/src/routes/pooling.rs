@@ -1,7 +1,7 @@
 //! vLLM's pooled outputs of any task: `/pooling`.
 
-use super::predict::activation;
 use super::Result;
+use super::predict::activation;
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;
 use crate::wire::accept::Accept;

@@ -1,9 +1,9 @@
 //! Reranking in two forms: TEI's bare list, and one object for all other clients.
 
+use super::Result;
 use super::kept::keep;
 use super::ranked::{Ranked, rank, scores_of};
 use super::two_apis::{Apis, SharedBody, answered};
-use super::Result;
 use crate::error::{ApiError, ErrorIn};
 use crate::state::call::{Call, Head};
 use crate::state::unix_time;

@@ -1,7 +1,7 @@
 //! vLLM's scores of pairs: `/v1/score`.
 
-use super::rerank::heeded_instruction;
 use super::Result;
+use super::rerank::heeded_instruction;
 use crate::state::call::Head;
 use crate::state::unix_time;
 use crate::wire::answer::Answer;

@@ -211,7 +211,12 @@ mod tests {
             file.refresh(false);
             assert!(good("old") && good("other") && !good("half a k"), "{broken:?}");
         }
-        for (broken, problem) in [("", "has no keys"), ("# none\n", "has no keys"), ("half a k", "no line feed"), ("old\n\nk\u{7}\n", "line 3 is not a key")] {
+        for (broken, problem) in [
+            ("", "has no keys"),
+            ("# none\n", "has no keys"),
+            ("half a k", "no line feed"),
+            ("old\n\nk\u{7}\n", "line 3 is not a key"),
+        ] {
             write(broken);
             let said = file.read_again(false).unwrap_err().to_string();
             assert!(said.contains(problem), "{broken:?}: {said}");
