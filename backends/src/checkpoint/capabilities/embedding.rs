@@ -116,7 +116,7 @@ impl Evidence<'_> {
             return Ok(None);
         };
         let modes = match &list.pooling {
-            Some(folder) => pooling::read(self.files, folder, self.metadata.config.output_size)?.pooling,
+            Some(folder) => pooling::read(self.files, folder, &self.metadata.config)?.pooling,
             None if list.pools_last => vec![Pooling::LastToken],
             None => vec![],
         };
@@ -154,11 +154,11 @@ impl Evidence<'_> {
             }
             (Some(pooling), Some(folder)) if self.options.pooling.is_none() => {
                 // The module's pooling is overruled; a GGUF file has no field for prompts.
-                let of_module = pooling::read(self.files, folder, self.metadata.config.output_size)?;
+                let of_module = pooling::read(self.files, folder, &self.metadata.config)?;
                 Ok(PoolingConfig { pooling: vec![pooling], ..of_module })
             }
             (Some(pooling), _) => Ok(only(pooling)),
-            (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size),
+            (None, Some(folder)) => pooling::read(self.files, folder, &self.metadata.config),
             (None, None) => {
                 let usual = config_pooling.or(list.pooler.then_some(Pooling::Cls));
                 let usual = usual.or(list.pools_last.then_some(Pooling::LastToken));

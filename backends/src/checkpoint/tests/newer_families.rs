@@ -324,6 +324,14 @@ fn features_that_are_not_computed() {
         ),
         ("embeddinggemma-tiny", config("/rope_scaling", scaled), &["`rope_scaling.rope_type` \"linear\""]),
         ("qwen3-bidirectional-tiny", config("/num_labels", json!(0)), &["`num_labels` must be from 1"]),
+        (
+            "qwen3-bidirectional-tiny",
+            Remove("config.json", "num_labels"),
+            &[
+                "is 48, but the model's class projects states with `linear.weight`",
+                "`num_labels` components, by default 2: 2",
+            ],
+        ),
         ("llama-bidirec-tiny", config("/auto_map", json!({"AutoModel": "x.Mine"})), &["auto_map", "x.Mine"]),
         ("llama-tiny", config("/architectures", json!(["Qwen3BidirectionalModel"])), &["Qwen3BidirectionalModel"]),
     ]);
