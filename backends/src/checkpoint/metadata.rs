@@ -6,7 +6,7 @@ use super::task_adapters;
 use super::tokenizer;
 use super::tokenizer::catch_panic::catch_panic;
 use super::tokenizer::tokenizer_json;
-use crate::config::TransformerConfig;
+use crate::config::{PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::config_json;
 use crate::formats::gguf::{GgufFacts, GgufFile};
@@ -82,7 +82,9 @@ impl Metadata {
             texts.warnings.extend(read.warnings);
             read.tokenizer
         });
-        let max_input_length = max_input_length(files, &config, &texts)?;
+        let length = texts.max_length.or(tokenizer_length(files)?);
+        let max_input_length = config.max_position_embeddings.min(length.unwrap_or(usize::MAX));
+        texts.warnings.extend(tokenizer.as_ref().and_then(|it| uncounted_padding(&config, it, length)));
         texts.check_lengths(max_input_length);
         config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
         Ok(Self {
@@ -118,11 +120,25 @@ impl Metadata {
     }
 }
 
-/// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.
-fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
-    let of_tokenizer = tokenizer_length(files)?;
-    let length = texts.max_length.or(of_tokenizer);
-    Ok(length.map_or(config.max_position_embeddings, |length| length.min(config.max_position_embeddings)))
+/// A warning about inputs that the libraries truncate at more tokens, `length` at most: the padding token of the config, which has
+/// a fixed position, is a token around each text. Inputs without it need all positions.
+fn uncounted_padding(config: &TransformerConfig, tokenizer: &Tokenizer, length: Option<usize>) -> Option<String> {
+    let PositionsConfig::Learned(positions) = &config.positions else { return None };
+    let padding_id = positions.padding_id?;
+    let uncounted = ids_of_a_text(tokenizer).ok()?.iter().filter(|&&id| id == padding_id).count();
+    let longest = config.max_position_embeddings;
+    let of_libraries = length.unwrap_or(positions.rows).min(longest + uncounted);
+    (of_libraries > longest).then(|| {
+        format!(
+            "{CONFIG}: `pad_token_id` {padding_id} is a token around each text: inputs have at most {longest} tokens, where \
+             sentence-transformers takes {of_libraries}"
+        )
+    })
+}
+
+/// Ids of a short text with its special tokens.
+pub(super) fn ids_of_a_text(tokenizer: &Tokenizer) -> tokenizers::Result<Vec<u32>> {
+    Ok(tokenizer.encode_fast("a", true)?.get_ids().to_vec())
 }
 
 /// The length in `tokenizer_config.json`, if any.

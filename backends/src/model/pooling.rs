@@ -6,10 +6,12 @@ use crate::ops::PoolKind;
 use prefold_core::Pooling;
 use std::ops::Range;
 
-/// Positions of a sequence of `len` tokens that are pooled, without the first `skipped`; at least one is.
+/// Positions of a sequence of `len` tokens that are pooled, without the first `skipped`. If that leaves none, the last one is, or
+/// with [`Pooling::Cls`] the first, as in sentence-transformers.
 pub(super) fn positions(pooling: Pooling, len: u32, skipped: u32) -> Range<u32> {
     let first = skipped.min(len.saturating_sub(1));
     match pooling {
+        Pooling::Cls if skipped >= len => 0..1,
         Pooling::Cls => first..first + 1,
         Pooling::LastToken => len - 1..len,
         Pooling::Mean | Pooling::Max | Pooling::MeanSqrtLen | Pooling::WeightedMean => first..len,
@@ -44,6 +46,7 @@ mod tests {
         assert_eq!(positions(Pooling::Mean, 7, 3), 3..7);
         assert_eq!(positions(Pooling::Max, 7, 9), 6..7);
         assert_eq!((positions(Pooling::Cls, 7, 0), positions(Pooling::Cls, 7, 3)), (0..1, 3..4));
+        assert_eq!((positions(Pooling::Cls, 7, 6), positions(Pooling::Cls, 7, 7)), (6..7, 0..1));
         assert_eq!(positions(Pooling::LastToken, 7, 3), 6..7);
     }
 }

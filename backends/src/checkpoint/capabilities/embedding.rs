@@ -3,6 +3,7 @@
 use super::head::HeadSource;
 use super::left_out;
 use super::{Evidence, Purpose};
+use crate::checkpoint::metadata;
 use crate::checkpoint::sentence_transformers::dense::{DenseModule, Residual, VectorModule};
 use crate::checkpoint::sentence_transformers::dimensions;
 use crate::checkpoint::sentence_transformers::module_list::{ModuleList, VectorFolder};
@@ -47,6 +48,7 @@ impl Evidence<'_> {
             let what = "`include_prompt` false with the pooling weightedmean";
             return Err(LoadError::unsupported("the pooling module", what, "true, or another pooling"));
         }
+        let of_prompts = self.unending_texts(&pooling);
         let pooling = pooling.pooling;
         let token_dim = self.metadata.config.output_size;
         let mut dim = token_dim * pooling.len();
@@ -79,7 +81,7 @@ impl Evidence<'_> {
         let of_adapters = self.default_adapter().into_iter();
         let of_pooling = overruled.into_iter().chain(self.unlisted_pooling(&pooling, &list));
         let of_pooling = of_pooling.chain(self.gguf_doubts(&pooling, &list));
-        capabilities.warnings.extend(warning.into_iter().chain(of_pooling).chain(of_adapters));
+        capabilities.warnings.extend(warning.into_iter().chain(of_pooling).chain(of_prompts).chain(of_adapters));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 
@@ -88,6 +90,25 @@ impl Evidence<'_> {
         let adapters = self.metadata.config.adapters.as_ref()?;
         let name = adapters.names.get(adapters.default?)?;
         Some(format!("texts without a `task` have the adapter `{name}`"))
+    }
+
+    /// A warning about texts that may have no token behind a prompt that is not pooled.
+    fn unending_texts(&self, pooling: &PoolingConfig) -> Option<String> {
+        if pooling.include_prompt || pooling.pooling == [Pooling::Cls] {
+            return None;
+        }
+        let tokenizer = self.metadata.tokenizer.as_ref()?;
+        let ids = metadata::ids_of_a_text(tokenizer).ok()?;
+        let added = tokenizer.get_added_tokens_decoder();
+        // A special token at the end is pooled.
+        if ids.last().and_then(|id| added.get(id)).is_some_and(|token| token.special) {
+            return None;
+        }
+        Some(
+            "`include_prompt` of the pooling module is false: the last token of an input that a prompt fills is pooled, where \
+             sentence-transformers pools none"
+                .to_owned(),
+        )
     }
 
     /// A warning about a pooling that no `modules.json` lists.
@@ -116,7 +137,7 @@ impl Evidence<'_> {
             return Ok(None);
         };
         let modes = match &list.pooling {
-            Some(folder) => pooling::read(self.files, folder, self.metadata.config.output_size)?.pooling,
+            Some(folder) => pooling::read(self.files, folder, &self.metadata.config)?.pooling,
             None if list.pools_last => vec![Pooling::LastToken],
             None => vec![],
         };
@@ -154,11 +175,11 @@ impl Evidence<'_> {
             }
             (Some(pooling), Some(folder)) if self.options.pooling.is_none() => {
                 // The module's pooling is overruled; a GGUF file has no field for prompts.
-                let of_module = pooling::read(self.files, folder, self.metadata.config.output_size)?;
+                let of_module = pooling::read(self.files, folder, &self.metadata.config)?;
                 Ok(PoolingConfig { pooling: vec![pooling], ..of_module })
             }
             (Some(pooling), _) => Ok(only(pooling)),
-            (None, Some(folder)) => pooling::read(self.files, folder, self.metadata.config.output_size),
+            (None, Some(folder)) => pooling::read(self.files, folder, &self.metadata.config),
             (None, None) => {
                 let usual = config_pooling.or(list.pooler.then_some(Pooling::Cls));
                 let usual = usual.or(list.pools_last.then_some(Pooling::LastToken));

@@ -1,6 +1,7 @@
 //! Pooling modules.
 
 use super::config_of;
+use crate::config::TransformerConfig;
 use crate::config::poolings::{self, POOLINGS};
 use crate::error::LoadError;
 use crate::json::Fields;
@@ -21,13 +22,24 @@ pub(crate) struct PoolingConfig {
 ///
 /// # Errors
 /// The config is missing or malformed, or has an unsupported pooling mode or another width.
-pub(crate) fn read(files: &ModelFiles, folder: &str, hidden_size: usize) -> Result<PoolingConfig, LoadError> {
+pub(crate) fn read(
+    files: &ModelFiles,
+    folder: &str,
+    transformer: &TransformerConfig,
+) -> Result<PoolingConfig, LoadError> {
     let file = config_of(folder);
     let config = files.json(&file)?.ok_or_else(|| files.missing(&file, ""))?;
     let fields = Fields::new(&file, &config)?;
-    for width in ["word_embedding_dimension", "embedding_dimension"] {
-        if let Some(found) = fields.optional::<usize>(width)?.filter(|&found| found != hidden_size) {
-            return Err(fields.problem(width, &format!("is {found}, but the model's `hidden_size` is {hidden_size}")));
+    let width = transformer.output_size;
+    for field in ["word_embedding_dimension", "embedding_dimension"] {
+        if let Some(found) = fields.optional::<usize>(field)?.filter(|&found| found != width) {
+            let of_model = match transformer.names.output_projection {
+                "" => format!("the model's `hidden_size` is {width}"),
+                projection => format!(
+                    "the model's class projects states with `{projection}.weight` to `num_labels` components, by default 2: {width}"
+                ),
+            };
+            return Err(fields.problem(field, &format!("is {found}, but {of_model}")));
         }
     }
     let known = POOLINGS.each_ref().map(|row| row.names[0]);

@@ -180,3 +180,25 @@ fn tensors_of_all_shards() {
     let message = open(dir.path()).unwrap_err().to_string();
     assert!(message.contains("names files with more than 1048576 tensors, which is the limit"), "{message}");
 }
+
+#[test]
+fn a_padding_token_around_texts_is_warned_of_where_the_libraries_take_longer_inputs() {
+    let read = |padding: u32, has_modules: bool| {
+        let dir = copy_of("roberta-tiny");
+        config("/pad_token_id", json!(padding)).apply(dir.path());
+        if !has_modules {
+            fs::remove_file(dir.path().join("sentence_bert_config.json")).unwrap();
+        }
+        let capabilities = open(dir.path()).unwrap().capabilities;
+        let warning = capabilities.warnings.iter().find(|warning| warning.contains("`pad_token_id`")).cloned();
+        (capabilities.max_input_length, warning.unwrap_or_default())
+    };
+    for has_modules in [false, true] {
+        assert_eq!(read(1, has_modules), (368, String::new()));
+        let (longest, warning) = read(2, has_modules);
+        assert_eq!(longest, 367);
+        assert!(warning.contains("at most 367 tokens, where sentence-transformers takes 368"), "{warning}");
+        // No token around a text.
+        assert_eq!(read(3, has_modules), (366, String::new()));
+    }
+}

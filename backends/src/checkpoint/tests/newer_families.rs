@@ -324,6 +324,14 @@ fn features_that_are_not_computed() {
         ),
         ("embeddinggemma-tiny", config("/rope_scaling", scaled), &["`rope_scaling.rope_type` \"linear\""]),
         ("qwen3-bidirectional-tiny", config("/num_labels", json!(0)), &["`num_labels` must be from 1"]),
+        (
+            "qwen3-bidirectional-tiny",
+            Remove("config.json", "num_labels"),
+            &[
+                "is 48, but the model's class projects states with `linear.weight`",
+                "`num_labels` components, by default 2: 2",
+            ],
+        ),
         ("llama-bidirec-tiny", config("/auto_map", json!({"AutoModel": "x.Mine"})), &["auto_map", "x.Mine"]),
         ("llama-tiny", config("/architectures", json!(["Qwen3BidirectionalModel"])), &["Qwen3BidirectionalModel"]),
     ]);
@@ -373,5 +381,30 @@ fn the_older_name_of_eurobert_s_pooling_is_followed_with_a_warning() {
         write_json(&path, &config);
         let warnings = open(dir.path()).unwrap().capabilities.warnings.join("\n");
         assert_eq!(warnings.contains("`clf_pooling`"), warns, "{pooling}: {warnings}");
+    }
+}
+
+#[test]
+fn the_epsilon_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
+    let cases = [
+        (json!({"layer_norm_epsilon": 1e-5}), false, true),
+        (json!({"layer_norm_epsilon": 1e-12}), false, false),
+        (json!({"layer_norm_epsilon": 1e-5, "layer_norm_eps": 1e-5}), false, false),
+        (json!({"layer_norm_epsilon": 1e-5, "layer_norm_eps": 1e-7}), false, true),
+        (json!({"layer_norm_epsilon": 1e-5}), true, false),
+    ];
+    for (fields, has_code, warns) in cases {
+        let dir = copy_of("nomic-tiny");
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        if !has_code {
+            config.as_object_mut().unwrap().remove("auto_map");
+        }
+        write_json(&path, &config);
+        let checkpoint = open(dir.path()).unwrap();
+        assert_eq!(checkpoint.config.norm.eps, fields["layer_norm_epsilon"].as_f64().unwrap() as f32);
+        let warnings = checkpoint.capabilities.warnings.join("\n");
+        assert_eq!(warnings.contains("`layer_norm_epsilon` "), warns, "{fields}: {warnings}");
     }
 }

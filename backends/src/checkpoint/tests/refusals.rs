@@ -293,3 +293,18 @@ fn prompts_that_pooling_must_not_see() {
     let refused = open(dir.path()).unwrap_err().to_string();
     assert!(refused.contains("include_prompt") && refused.contains("weightedmean"), "{refused}");
 }
+
+#[test]
+fn a_prompt_that_may_fill_an_input_is_warned_of_where_the_libraries_pool_none() {
+    let warns = |model: &str, mode: &str, include: bool| {
+        let dir = copy_of(model);
+        let config = json!({"pooling_mode": mode, "include_prompt": include});
+        write_json(&dir.path().join("1_Pooling/config.json"), &config);
+        open(dir.path()).unwrap().capabilities.warnings.join("\n").contains("`include_prompt`")
+    };
+    for (mode, expected) in [("mean", true), ("max", true), ("lasttoken", true), ("cls", false)] {
+        assert_eq!(warns("llama-tiny", mode, false), expected, "{mode}");
+    }
+    assert!(!warns("llama-tiny", "mean", true));
+    assert!(!warns("bert-mean-tiny", "mean", false), "the separator is pooled");
+}

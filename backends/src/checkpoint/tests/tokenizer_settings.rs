@@ -346,3 +346,36 @@ fn a_class_for_another_kind_of_vocabulary_is_named_and_ignored() {
     let (_, warnings) = with("bert-mean-tiny", json!({}), unnamed);
     assert!(warnings.is_empty(), "{warnings:?}");
 }
+
+#[test]
+fn a_malformed_list_of_special_tokens_is_refused_only_where_it_is_read() {
+    let refused = |has_list: bool| {
+        let dir = copy_of("bert-mean-tiny");
+        if !has_list {
+            edit(&dir.path().join("tokenizer_config.json"), |file| {
+                file.as_object_mut().unwrap().remove("added_tokens_decoder");
+            });
+        }
+        fs::write(dir.path().join("special_tokens_map.json"), "{").unwrap();
+        open(dir.path()).err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(true), None, "the list of added tokens replaces the file");
+    let error = refused(false).unwrap();
+    assert!(error.contains("special_tokens_map.json"), "{error}");
+}
+
+#[test]
+fn camembert_has_unused_tokens_unless_the_files_list_others() {
+    let names_unused = |map: Value| {
+        let fields = json!({"tokenizer_class": "CamembertTokenizer", "added_tokens_decoder": null});
+        let change = |dir: &Path| write_json(&dir.join("special_tokens_map.json"), &map);
+        let (tokenizer, warnings) = with("xlm-roberta-tiny", fields, change);
+        // Without a row they are left out by name.
+        let is_known = |token: &&str| {
+            tokenizer.token_to_id(token).is_some() || warnings.iter().any(|warning| warning.contains(*token))
+        };
+        ["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"].iter().filter(|&token| is_known(token)).count()
+    };
+    assert_eq!(names_unused(json!({})), 3);
+    assert_eq!(names_unused(json!({"additional_special_tokens": []})), 0);
+}

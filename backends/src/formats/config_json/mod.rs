@@ -30,6 +30,6 @@ pub(crate) fn followed_alone(value: &Value) -> Vec<String> {
     let Ok(fields) = Fields::new(FILE, value) else { return vec![] };
     let Ok(family) = Identity::read(&fields).and_then(|identity| identity.family()) else { return vec![] };
     let mask = families::kept_mask(&fields, family).ok().flatten();
-    let found = mask.into_iter().chain(families::older_pooling(&fields, family));
+    let found = mask.into_iter().chain(families::older_spellings(&fields, family));
     found.map(|warning| format!("{FILE}: {warning}")).collect()
 }

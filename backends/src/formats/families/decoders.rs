@@ -88,6 +88,7 @@ pub(super) const GEMMA3: Family = Family {
     positions: Positions::Rotary(Rotary::TwoBases {
         full: ("rope_theta", 1_000_000.0),
         windowed: ("rope_local_base_freq", 10_000.0),
+        scales_full_alone: true,
     }),
     scale_embeddings: true,
     norm: NormKind::RmsNormPlusOne,

@@ -80,6 +80,7 @@ const MODERNBERT: Family = Family {
     positions: Positions::Rotary(Rotary::TwoBases {
         full: ("global_rope_theta", 160_000.0),
         windowed: ("local_rope_theta", 10_000.0),
+        scales_full_alone: false,
     }),
     token_types: None,
     norm_eps: 1e-5,

@@ -251,8 +251,9 @@ pub(crate) enum Rotary {
     /// One for all layers: its field outside of the object of the scaling, its default, the default of transformers' own class where that
     /// differs from the published code's (which reads no such object), and the kinds of scaling that the family knows.
     OneBase { key: &'static str, default: Option<f64>, own_default: Option<f64>, kinds: &'static [&'static str] },
-    /// One for layers without a window and one for those with a window: fields and defaults.
-    TwoBases { full: (&'static str, f64), windowed: (&'static str, f64) },
+    /// One for layers without a window and one for those with a window: fields and defaults. `rope_scaling` applies to the
+    /// former alone with `scales_full_alone`, otherwise to both.
+    TwoBases { full: (&'static str, f64), windowed: (&'static str, f64), scales_full_alone: bool },
 }
 
 /// No scaling of rotations.

@@ -13,6 +13,7 @@ use crate::error::LoadError;
 use crate::json::{Fields, shown};
 use prefold_core::Pooling;
 use prefold_kernels::Activation;
+use serde_json::Value;
 
 /// Reads the description of a transformer.
 ///
@@ -97,13 +98,23 @@ pub(in crate::formats) fn kept_mask(fields: &Fields<'_>, family: &Family) -> Res
     }))
 }
 
-/// A warning about the pooling of a classifier that only the older spelling names, which transformers' own class does not read.
-pub(in crate::formats) fn older_pooling(fields: &Fields<'_>, family: &Family) -> Option<String> {
-    // The published code comes with the model.
-    let ([newer, older], None) = (family.classifier_pooling?.0, fields.get("auto_map")) else { return None };
-    let pooling = fields.get(older).filter(|pooling| fields.get(newer).is_none() && **pooling != poolings::LATE)?;
-    let pooling = shown(pooling);
-    Some(format!("`{older}` {pooling} is followed, as in the published code; transformers reads only `{newer}`"))
+/// Warnings about settings in the published code's spelling, which transformers' own class does not read, with another value than there.
+pub(in crate::formats) fn older_spellings(fields: &Fields<'_>, family: &Family) -> impl Iterator<Item = String> {
+    let pooling = match family.classifier_pooling {
+        Some((&[newer, older], _)) => Some((newer, older, Value::from(poolings::LATE))),
+        _ => None,
+    };
+    let epsilon = match *family.keys.norm_eps.json {
+        [older @ "layer_norm_epsilon", newer] => Some((newer, older, Value::from(family.norm_eps))),
+        _ => None,
+    };
+    // The published code may come with the model.
+    let has_code = fields.get("auto_map").is_some();
+    pooling.into_iter().chain(epsilon).filter(move |_| !has_code).filter_map(|(newer, older, default)| {
+        let value = fields.get(older).filter(|&value| value != fields.get(newer).unwrap_or(&default))?;
+        let value = shown(value);
+        Some(format!("`{older}` {value} is followed, as in the published code; transformers reads only `{newer}`"))
+    })
 }
 
 /// `true` if the embedding matrix is the language model's head too.

@@ -23,7 +23,7 @@ pub(super) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, 
             let base = Base { key, default, in_object: own_default.or(default) };
             Ok(one_base(config, base, kinds)?.into())
         }
-        Rotary::TwoBases { full, windowed } => two_bases(config, full, windowed),
+        Rotary::TwoBases { full, windowed, scales_full_alone } => two_bases(config, full, windowed, scales_full_alone),
     }
 }
 
@@ -49,11 +49,13 @@ fn one_base(config: &Fields<'_>, base: Base, kinds: &[&str]) -> Result<RopeConfi
 }
 
 /// The rotations of layers without and with a window, in either spelling: a set for each of the layer types in
-/// `rope_parameters`, or two fields. Each pair is a field and its default.
+/// `rope_parameters`, or two fields. Each pair is a field and its default. `rope_scaling` applies to layers without a window, and
+/// unless `scales_full_alone` to those with one.
 fn two_bases(
     config: &Fields<'_>,
     full: (&'static str, f64),
     windowed: (&'static str, f64),
+    scales_full_alone: bool,
 ) -> Result<RotaryConfig, LoadError> {
     let sets = config.object("rope_parameters")?;
     // An older `rope_scaling` means other layers in one family than in another.
@@ -62,21 +64,22 @@ fn two_bases(
         let both = "and `rope_parameters` with sets for types of layers";
         return Err(config.unsupported("rope_scaling", both, "one of the two"));
     }
-    let one = |layer_type: &str, (key, default): (&'static str, f64)| {
+    let one = |layer_type: &str, is_scaled: bool, (key, default): (&'static str, f64)| {
         let base = Base { key, default: Some(default), in_object: Some(default) };
         match sets.as_ref().map(|sets| sets.object(layer_type)).transpose()?.flatten() {
             Some(set) => parse(config, &set, base, UNSCALED),
-            None => match config.object("rope_scaling")? {
+            None => match config.object("rope_scaling")?.filter(|_| is_scaled) {
                 Some(scaling) => parse(config, &scaling, base, UNSCALED),
                 None => Ok(RopeConfig { theta: theta(config, None, base)?, scaling: RopeScaling::None }),
             },
         }
     };
-    let full = one("full_attention", full)?;
+    let full = one("full_attention", true, full)?;
     // Null means that windowed layers have no base of their own, as transformers 4 reads ModernBERT's.
     let is_null = config.mentions(windowed.0) && config.get(windowed.0).is_none();
     let default = if is_null { full.theta } else { windowed.1 };
-    Ok(RotaryConfig { full, windowed: one("sliding_attention", (windowed.0, default))?, query_growth: None })
+    let windowed = one("sliding_attention", !scales_full_alone, (windowed.0, default))?;
+    Ok(RotaryConfig { full, windowed, query_growth: None })
 }
 
 fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: &[&str]) -> Result<RopeConfig, LoadError> {

@@ -64,7 +64,7 @@ impl Settings for Metadata<'_> {
     fn rotary(&self, rotary: Rotary, head_dim: usize) -> Result<RotaryConfig, LoadError> {
         match rotary {
             Rotary::OneBase { default, .. } => Ok(self.file.rope(self.architecture, default, head_dim)?.into()),
-            Rotary::TwoBases { full, windowed } => {
+            Rotary::TwoBases { full, windowed, .. } => {
                 let full = self.file.rope(self.architecture, Some(full.1), head_dim)?;
                 let base = format!("{}.rope.freq_base_swa", self.architecture);
                 let theta = self.file.rope_base(&base, Some(windowed.1))?;

@@ -121,6 +121,8 @@ fn two_base_cases() -> Vec<Case> {
     };
     let default = |base: f64| json!([[null, base]]);
     let older: Vec<Value> = BASES.iter().map(|base| json!([{"rope_theta": base, "type": "default"}, base])).collect();
+    // transformers applies it to layers without a window alone.
+    let of_full: Vec<Value> = older.iter().map(|case| json!([case[0], 10_000.0])).collect();
     let both: &[&[&str]] = &[GEMMA3, MODERNBERT];
     vec![
         same(&[GEMMA3], "rope_theta", plain.clone(), json!(BASES), base),
@@ -134,6 +136,8 @@ fn two_base_cases() -> Vec<Case> {
         gives(both, "rope_parameters", plain.clone(), of("full_attention"), base),
         gives(both, "rope_parameters", plain.clone(), of("sliding_attention"), windowed_base),
         gives(both, "rope_scaling", plain.clone(), json!(older), base),
+        gives(&[MODERNBERT], "rope_scaling", plain.clone(), json!(older), windowed_base),
+        gives(&[GEMMA3], "rope_scaling", plain.clone(), json!(of_full), windowed_base),
         gives(&[GEMMA3, MODERNBERT, NOMIC, &["jina-v3-tiny"]], "rope_scaling", plain.clone(), unscaled(), base),
         gives(&[NOMIC, &["jina-v3-tiny"]], "rope_parameters", plain, unscaled(), base),
     ]
