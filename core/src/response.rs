@@ -182,6 +182,8 @@ pub struct RerankScore {
 pub struct TokenInfo {
     /// Its id.
     pub id: u32,
+    /// Its string in the vocabulary, such as `Ġflock`.
+    pub token: String,
     /// The tokenizer's string for a special token, the piece of the text otherwise.
     pub text: String,
     /// True for a special token, or one that the post-processor added.

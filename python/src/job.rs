@@ -105,7 +105,7 @@ impl Answer {
             }
             Self::Labels(labels) => list(py, labels),
             Self::Tokens(tokens) => {
-                let fields = |TokenInfo { id, text, special, start, stop }| (id, text, special, start, stop);
+                let fields = |TokenInfo { id, text, special, start, stop, .. }| (id, text, special, start, stop);
                 let of_text = |tokens: Vec<TokenInfo>| tokens.into_iter().map(fields).collect::<Vec<_>>();
                 list(py, tokens.into_iter().map(of_text).collect())
             }

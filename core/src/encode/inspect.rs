@@ -9,7 +9,7 @@ use crate::response::TokenInfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokenizers::{NormalizedString, Normalizer};
 
-/// Minimum bytes that the allocator takes for the text of a token.
+/// Minimum bytes that the allocator takes for each of a token's two texts.
 const LEAST_ALLOCATION: usize = 16;
 
 impl ResolvedOptions {
@@ -48,17 +48,19 @@ impl Encoder {
             .encode_char_offsets(text.as_str(), options.add_special_tokens)
             .map_err(|error| place.untokenizable(error))?;
         options.count_shown(encoding.len().saturating_sub(expected), place)?;
-        options.hold(encoding.len() * (size_of::<TokenInfo>() + LEAST_ALLOCATION) + text.len())?;
+        let strings: usize = encoding.get_tokens().iter().map(String::len).sum();
+        options.hold(encoding.len() * (size_of::<TokenInfo>() + 2 * LEAST_ALLOCATION) + strings + text.len())?;
         // First byte of each character, and the end of the text.
         let bytes: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         let tokens = encoding.get_ids().iter().zip(encoding.get_tokens()).zip(encoding.get_offsets());
         let infos = tokens.zip(encoding.get_special_tokens_mask()).map(|(((&id, token), &(start, stop)), &mask)| {
+            let token = token.clone();
             if mask == 1 || self.special_ids.contains(&id) {
-                return TokenInfo { id, text: token.clone(), special: true, start: None, stop: None };
+                return TokenInfo { id, text: token.clone(), token, special: true, start: None, stop: None };
             }
             let piece = bytes.get(start).zip(bytes.get(stop)).and_then(|(&start, &stop)| text.get(start..stop));
-            let piece = piece.unwrap_or(token).to_owned();
-            TokenInfo { id, text: piece, special: false, start: Some(start), stop: Some(stop) }
+            let text = piece.unwrap_or(&token).to_owned();
+            TokenInfo { id, token, text, special: false, start: Some(start), stop: Some(stop) }
         });
         Ok(infos.collect())
     }

@@ -31,7 +31,7 @@ pub(crate) struct TokenizeBody {
     add_special_tokens: Option<bool>,
     /// Name of the model's prompt to put before each text.
     prompt_name: Option<String>,
-    /// With `prompt`: return the text of each token too.
+    /// With `prompt`: return the vocabulary's string of each token too.
     return_token_strs: Option<bool>,
     /// Not supported.
     #[schema(ignore)]
@@ -50,7 +50,7 @@ pub(crate) struct Token {
 }
 
 impl From<TokenInfo> for Token {
-    fn from(TokenInfo { id, text, special, start, stop }: TokenInfo) -> Self {
+    fn from(TokenInfo { id, text, special, start, stop, .. }: TokenInfo) -> Self {
         Self { id, text, special, start, stop }
     }
 }
@@ -62,7 +62,7 @@ pub(crate) struct TokenIds {
     /// Maximum tokens of an input.
     max_model_len: usize,
     tokens: Vec<u32>,
-    /// The text of each token if requested, else null.
+    /// The vocabulary's string of each token if requested, else null.
     token_strs: Option<Vec<String>>,
 }
 
@@ -123,7 +123,7 @@ fn ids_of_prompt(tokens: Vec<TokenInfo>, max_model_len: usize, with_texts: bool)
     let token_strs = with_texts.then(Vec::new);
     let response = TokenIds { count: tokens.len(), max_model_len, tokens: Vec::new(), token_strs };
     let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-    let texts = JsonText::default().list_of(tokens, |token| text_steps(token.text));
+    let texts = JsonText::default().list_of(tokens, |token| text_steps(token.token));
     JsonText::around(&response, [("tokens", JsonText::default().values(ids)), ("token_strs", texts)])
 }
 

@@ -127,7 +127,8 @@ async fn tokens_that_are_shown_count_before_they_are_made() {
     }
     drop(other);
     let tokens = tokenize().await.unwrap();
-    assert_eq!(share.held(), tokens[0].len() * (size_of::<crate::TokenInfo>() + 16) + "one two".len());
+    let strings: usize = tokens[0].iter().map(|token| token.token.len()).sum();
+    assert_eq!(share.held(), tokens[0].len() * (size_of::<crate::TokenInfo>() + 32) + strings + "one two".len());
     share.shrink_to(0);
     assert_eq!(decode().await.unwrap(), ["one two"]);
     assert_eq!(share.held(), "one two".len());

@@ -148,7 +148,8 @@ async fn a_prompt_is_tokenized_to_ids_and_back() {
     let expected = json!({ "count": tokens.len(), "max_model_len": 256, "tokens": field("id"), "token_strs": null });
     assert_eq!(answer, expected);
     let shown = ask(&app, "/tokenize", json!({ "prompt": "red fox", "return_token_strs": true })).await;
-    assert_eq!(shown["token_strs"], json!(field("text")));
+    let texts: Vec<String> = field("text").iter().map(|text| text.as_str().unwrap().replace(' ', "Ġ")).collect();
+    assert_eq!(shown["token_strs"], json!(texts));
     let bare = ask(&app, "/tokenize", json!({ "prompt": "red fox", "add_special_tokens": false })).await;
     assert_eq!(bare["count"], tokens.len() - 1);
     let text = ask(&app, "/detokenize", json!({ "model": "m", "tokens": bare["tokens"] })).await;
