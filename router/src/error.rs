@@ -89,11 +89,11 @@ pub(crate) enum ApiError {
     )]
     Unauthorized,
     /// There is no such route.
-    #[error("there is no route `{path}`{}", nearest.map_or("; / shows the main routes".to_owned(), |it| format!("; did you mean {it}?")))]
+    #[error("there is no route `{path}`{}", instead(path, *nearest))]
     NotFound {
         /// The path, as messages show it.
         path: String,
-        /// The route whose path is most like it, if one is.
+        /// The route whose path is most like it, if one is; the same path if the route is on another port.
         nearest: Option<&'static str>,
     },
     /// The served model has other names.
@@ -133,6 +133,17 @@ impl ErrorClass {
 
     const fn server(status: StatusCode, error_type: &'static str) -> Self {
         Self { status, error_type, openai_type: "server_error", code: None }
+    }
+}
+
+/// Clause about the route that a client may have meant.
+fn instead(path: &str, nearest: Option<&str>) -> String {
+    match nearest {
+        None => "; / shows the main routes".to_owned(),
+        Some(known) if known == path => {
+            " on this port: with --prometheus-port, /metrics alone is on that port".to_owned()
+        }
+        Some(known) => format!("; did you mean {known}?"),
     }
 }
 

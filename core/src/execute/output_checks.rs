@@ -9,6 +9,12 @@ pub(super) fn is_finite(output: &Output) -> bool {
     output.all().flat_map(|values| &values.data).all(|value| value.is_finite())
 }
 
+/// `true` if a vector has no direction: all of its values are 0.
+pub(super) fn is_zero_vector(output: &Output) -> bool {
+    let mut values = output.all().flat_map(|values| &values.data).peekable();
+    values.peek().is_some() && values.all(|&value| value == 0.0)
+}
+
 /// One output for each sequence.
 pub(super) fn check_count(outputs: Vec<Output>, expected: usize) -> Result<Vec<Output>, BackendError> {
     if outputs.len() == expected {

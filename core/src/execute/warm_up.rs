@@ -4,7 +4,7 @@
 //! allocates the memory of the largest batch and runs one small pass in each mode that can occur: over all rows, and over
 //! compact rows. On a GPU it first runs full batches, which determine the sizes of workspaces and the choice of matrix kernels.
 
-use super::output_checks::is_finite;
+use super::output_checks::{is_finite, is_zero_vector};
 use crate::backend::{Batch, BatchLimits, Folding, Interrupting, ModelBackend, ModelInfo, Replica, TokenLimits};
 use crate::error::{BackendError, causes_of_not_finite};
 use crate::outputs::{Output, Outputs};
@@ -18,23 +18,27 @@ use std::time::{Duration, Instant};
 /// Maximum sequences of a pass.
 const SEQUENCES: usize = 4;
 
-/// Answers of a warm-up. Its texts consist of arbitrary tokens, so only the finiteness of the values matters.
+/// Answers of a warm-up. Its texts consist of arbitrary tokens, so only whether values are finite and differ from 0 matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WarmUpAnswers {
     pub(super) texts: usize,
     /// Number of texts whose answers have non-finite values.
     pub(super) not_finite: usize,
+    /// Number of texts whose answers have no value but 0.
+    pub(super) zero: usize,
 }
 
 impl WarmUpAnswers {
     /// Sum of both.
     pub(super) fn and(self, other: Self) -> Self {
-        Self { texts: self.texts + other.texts, not_finite: self.not_finite + other.not_finite }
+        let Self { texts, not_finite, zero } = self;
+        Self { texts: texts + other.texts, not_finite: not_finite + other.not_finite, zero: zero + other.zero }
     }
 
     fn count(&mut self, outputs: &[Output]) {
         self.texts += outputs.len();
         self.not_finite += outputs.iter().filter(|output| !is_finite(output)).count();
+        self.zero += outputs.iter().filter(|output| is_zero_vector(output)).count();
     }
 
     /// Checks that at least one answer is finite. Otherwise the server would become ready although every request fails, and then its
@@ -44,7 +48,7 @@ impl WarmUpAnswers {
     /// [`BackendError::NotFinite`]
     pub(super) fn check(self, dtype: &'static str) -> Result<Self, BackendError> {
         match self {
-            Self { texts: 1.., not_finite } if not_finite == self.texts => {
+            Self { texts: 1.., not_finite, .. } if not_finite == self.texts => {
                 let place =
                     format!("all {not_finite} texts of the warm-up have such answers, so no request would be answered");
                 Err(BackendError::not_finite(&place, dtype))
@@ -53,9 +57,14 @@ impl WarmUpAnswers {
         }
     }
 
-    /// A warning if some answers are not finite; `None` if all are.
+    /// A warning if some answers are not finite, or if all are 0, as those of a file that was preallocated for a download.
     pub(crate) fn warning(self, dtype: &str) -> Option<String> {
-        let Self { texts, not_finite } = self;
+        let Self { texts, not_finite, zero } = self;
+        if texts > 0 && zero == texts {
+            return Some(format!(
+                "all values of all {texts} answers of the warm-up are 0, as if weights were missing: are the files complete?"
+            ));
+        }
         (not_finite > 0).then(|| {
             let causes = causes_of_not_finite(dtype);
             format!(

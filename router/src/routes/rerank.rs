@@ -191,13 +191,19 @@ struct Form {
 const UNVERSIONED: Form = Form { version: "1", object: "rerank", returns_documents: true };
 
 async fn rerank_versioned(call: &Call, mut body: RerankBody, form: Form) -> Result {
-    match body.documents.take() {
-        Some(documents) => rerank_documents(call, body, documents, form).await,
-        None => Err(invalid("documents", "is missing")),
+    match (body.documents.take(), body.texts.take()) {
+        (Some(documents), None) => rerank_documents(call, body, documents, form).await,
+        (Some(documents), Some(_)) => {
+            ignore("texts", "this route reads `documents`", call)?;
+            rerank_documents(call, body, documents, form).await
+        }
+        (None, Some(_)) => Err(invalid("documents", "is missing; `texts` is for /rerank")),
+        (None, None) => Err(invalid("documents", "is missing")),
     }
 }
 
 async fn rerank_texts(call: &Call, body: RerankBody, texts: Many<String>) -> Result {
+    body.return_documents.iter().try_for_each(|_| ignore("return_documents", "it is for `documents`", call))?;
     let (texts, kept) = keep(call, texts, body.return_text == Some(true)).await?;
     let (answered, order) = score(call, body, texts, "texts").await?;
     Ok(Answer::json(answered, |_| {
@@ -206,6 +212,7 @@ async fn rerank_texts(call: &Call, body: RerankBody, texts: Many<String>) -> Res
 }
 
 async fn rerank_documents(call: &Call, body: RerankBody, documents: Documents, form: Form) -> Result {
+    body.return_text.iter().try_for_each(|_| ignore("return_text", "it is for `texts`", call))?;
     let texts = documents.into_texts();
     let search_units = texts.len().div_ceil(DOCUMENTS_OF_A_SEARCH_UNIT);
     let model = call.model.names.answered(body.model.as_deref())?.to_owned();
@@ -247,6 +254,10 @@ async fn score(
     let RerankBody { query, truncate, truncation_direction, instruction, chat_template_kwargs, top_n, .. } = body;
     let instruction = heeded_instruction(instruction, chat_template_kwargs, call)?;
     let raw = body.raw_scores.unwrap_or(false) || body.use_activation == Some(false);
+    if raw && call.engine.info().capabilities.rerank == Some(Rerank::Cosine) {
+        let field = if body.raw_scores == Some(true) { "raw_scores" } else { "use_activation" };
+        ignore(field, "the served model reranks by the cosine of query and document", call)?;
+    }
     let encode = EncodeFields { truncate, truncation_direction, ..shared }.for_field(field, call)?;
     let request = ScoreRequest {
         queries: vec![query.0],

@@ -181,6 +181,7 @@ mod tests {
             ("/embedd", Some("/embed")),
             ("/v1/chat/completions", None),
             ("/favicon.ico", None),
+            ("/metrics", Some("/metrics")),
         ] {
             assert_eq!(nearest(path), expected, "{path}");
         }

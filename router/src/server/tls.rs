@@ -2,6 +2,7 @@
 
 use super::byte_stream::ByteStream;
 use crate::state::reloading::{self, LastProblem, invalid};
+use crate::state::unix_time;
 use crate::telemetry::metrics::CERTIFICATE_EXPIRY;
 use metrics::gauge;
 use std::fmt;
@@ -23,7 +24,7 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
+use x509_cert::der::{self, Decode};
 
 /// Protocols that clients negotiate by ALPN, in the order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -44,14 +45,21 @@ struct Certificates {
     hasher: RandomState,
 }
 
+/// From the latest beginning to the first end of a chain's certificates, in Unix time in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Validity {
+    begin: f64,
+    end: f64,
+}
+
 /// The certificate of new connections.
 #[derive(Clone)]
 struct Current {
     certified: Arc<CertifiedKey>,
     /// Hash of both files.
     digest: u64,
-    /// Unix time in seconds at which the server's own certificate expires.
-    expiry: f64,
+    /// Times at which all certificates of the chain are valid.
+    validity: Validity,
 }
 
 impl Tls {
@@ -62,8 +70,11 @@ impl Tls {
     pub(crate) fn new(chain: PathBuf, key: PathBuf) -> io::Result<Self> {
         let hasher = RandomState::new();
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let current = RwLock::new(Current::read(&chain, &key, &provider, &hasher)?);
+        let current = Current::read(&chain, &key, &provider, &hasher)?;
+        let validity = current.validity;
+        let current = RwLock::new(current);
         let certificates = Arc::new(Certificates { chain, key, current, problem: LastProblem::of("tls"), hasher });
+        validity.warn(&certificates);
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| invalid(&error.to_string()))?.with_no_client_auth();
         let mut config = config.with_cert_resolver(Arc::<Certificates>::clone(&certificates));
@@ -79,8 +90,9 @@ impl Tls {
             Ok(read) => {
                 if read.digest != known {
                     tracing::info!("{of} was reloaded");
+                    read.validity.warn(of);
                 }
-                gauge!(CERTIFICATE_EXPIRY).set(read.expiry);
+                gauge!(CERTIFICATE_EXPIRY).set(read.validity.end);
                 *of.current.write().unwrap_or_else(PoisonError::into_inner) = read;
                 None
             }
@@ -104,6 +116,34 @@ impl Tls {
     }
 }
 
+impl Validity {
+    fn of(chain: &[CertificateDer<'_>]) -> der::Result<Self> {
+        let mut all = Self { begin: 0.0, end: f64::INFINITY };
+        for certificate in chain {
+            let certificate = Certificate::from_der(certificate)?;
+            let own = certificate.tbs_certificate().validity();
+            let [begin, end] = [own.not_before, own.not_after].map(|time| time.to_unix_duration().as_secs_f64());
+            all = Self { begin: all.begin.max(begin), end: all.end.min(end) };
+        }
+        Ok(all)
+    }
+
+    /// The state of the certificates that clients refuse at this Unix time in seconds.
+    fn problem(self, now: f64) -> Option<&'static str> {
+        match self {
+            Self { end, .. } if end <= now => Some("has expired"),
+            Self { begin, .. } if begin > now => Some("is not valid yet"),
+            _ => None,
+        }
+    }
+
+    fn warn(self, of: &Certificates) {
+        if let Some(problem) = self.problem(unix_time() as f64) {
+            tracing::warn!("{of}: a certificate of the chain {problem}, so clients will refuse it");
+        }
+    }
+}
+
 impl Current {
     fn read(chain: &Path, key: &Path, provider: &CryptoProvider, hasher: &RandomState) -> io::Result<Self> {
         let of_file = |path: &Path, problem: &dyn fmt::Display| invalid(&format!("{}: {problem}", path.display()));
@@ -114,15 +154,16 @@ impl Current {
         };
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
         let found = found.map_err(|error| of_file(chain, &error))?;
-        let Some(own) = found.first() else { return Err(of_file(chain, &"has no certificate in PEM")) };
-        let own = Certificate::from_der(own).map_err(|error| of_file(chain, &error))?;
-        let expiry = own.tbs_certificate().validity().not_after.to_unix_duration().as_secs_f64();
+        if found.is_empty() {
+            return Err(of_file(chain, &"has no certificate in PEM"));
+        }
+        let validity = Validity::of(&found).map_err(|error| of_file(chain, &error))?;
         let of_key = |_| of_file(key, &"has no private key in PEM that is not encrypted");
         let private_key = PrivateKeyDer::from_pem_slice(private.as_bytes()).map_err(of_key)?;
         let certified = CertifiedKey::from_der(found, private_key, provider);
         let certified =
             certified.map_err(|error| of_file(key, &format!("does not fit {}: {error}", chain.display())))?;
-        Ok(Self { certified: Arc::new(certified), digest: hasher.hash_one((certificates, private)), expiry })
+        Ok(Self { certified: Arc::new(certified), digest: hasher.hash_one((certificates, private)), validity })
     }
 }
 

@@ -97,7 +97,8 @@ impl Backlog {
     }
 }
 
-/// Writes as many bytes as there is room for, and returns their number. Bytes that fail for another reason are dropped.
+/// Writes as many bytes as there is room for, and returns their number. Bytes that fail for another reason, such as a full disk or a
+/// pipe without a reader, are dropped, and their lines counted.
 fn write_now(out: impl AsFd, bytes: &[u8], timeout: Duration) -> usize {
     let timeout = Timespec::try_from(timeout).unwrap_or_default();
     let mut written = 0;
@@ -111,7 +112,11 @@ fn write_now(out: impl AsFd, bytes: &[u8], timeout: Duration) -> usize {
         match write(&out, &bytes[written..end]) {
             Ok(count) => written += count,
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => break,
-            Err(_) => return bytes.len(),
+            Err(_) => {
+                let lines = bytes[written..].iter().filter(|&&byte| byte == b'\n').count();
+                counter!(DROPPED).increment(lines as u64);
+                return bytes.len();
+            }
         }
     }
     written

@@ -98,6 +98,10 @@ fn describe() {
         counter!(REFUSED, "quota" => quota.label()).absolute(0);
     }
     describe_gauge!(RELOADED, "1 if --api-key-file or the files of TLS were valid when last read, 0 if not");
-    describe_gauge!(CERTIFICATE_EXPIRY, Unit::Seconds, "Unix time at which the certificate of --tls-cert expires");
+    describe_gauge!(
+        CERTIFICATE_EXPIRY,
+        Unit::Seconds,
+        "Unix time at which the first certificate of --tls-cert expires"
+    );
     describe_gauge!(IN_FLIGHT, Unit::Count, "HTTP requests whose responses are not completely written");
 }

@@ -186,7 +186,7 @@ fn unknown_type(name: &str) -> Error {
 /// [`Error::Validation`] with `--strict-fields`.
 pub(crate) fn ignore(field: &'static str, problem: &str, call: &Call) -> Result<(), Error> {
     if call.http.strict_fields {
-        return Err(Error::invalid(field, format!("{problem} (--strict-fields)")));
+        return Err(Error::invalid(field, format!("has no effect: {problem} (--strict-fields)")));
     }
     call.ignored.add(Names::of(field));
     Ok(())

@@ -22,6 +22,15 @@ fn answers_that_are_not_finite_are_warned_of() {
 }
 
 #[test]
+fn answers_of_zeros_alone_are_warned_of() {
+    let warning = |zero| WarmUpAnswers { texts: 8, not_finite: 0, zero }.warning("float32");
+    assert!(warning(8).unwrap().contains("are the files complete?"));
+    assert_eq!((warning(7), WarmUpAnswers::default().warning("float32")), (None, None));
+    let output = |data: &[f32]| Output::pooled(data.to_vec());
+    assert_eq!([&[0.0, -0.0][..], &[0.0, 1e-30], &[]].map(|data| is_zero_vector(&output(data))), [true, false, false]);
+}
+
+#[test]
 fn a_start_without_a_finite_answer_is_refused() {
     let refused = start(1, &[(0, f32::NAN), (0, f32::INFINITY)]).err().unwrap();
     let StartError::Other(Error::Backend(BackendError::NotFinite { problem, dtype: "float32" })) = refused else {

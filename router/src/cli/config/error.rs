@@ -24,7 +24,9 @@ pub(crate) enum ConfigError {
     RevisionOfNoModel,
     #[error("`--rerank-recipe {0}`: {1}")]
     Recipe(String, String),
-    #[error("an `--api-key` has several lines; repeat the flag for each key, or use --api-key-file")]
+    #[error(
+        "an `--api-key` has line breaks or other control characters; repeat the flag for each key, or use --api-key-file"
+    )]
     KeyOfLines,
     #[error("`--api-key-file {0}`: {1}")]
     ApiKeys(String, std::io::Error),
@@ -32,6 +34,8 @@ pub(crate) enum ConfigError {
     Tls(std::io::Error),
     #[error("`--share-prefixes key` needs --api-key or --api-key-file: requests without keys look alike")]
     SharedByKey,
+    #[error("`--{0}` needs --api-key or --api-key-file: without keys nothing is protected")]
+    Protected(&'static str),
     #[error(transparent)]
     Device(#[from] LoadError),
     #[error("`{}` {}", flag(.0.setting), .0.problem)]

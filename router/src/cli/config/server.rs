@@ -28,8 +28,14 @@ pub(super) fn server_config(
     if !args.api_key.iter().all(Secret::is_one_line) {
         return Err(ConfigError::KeyOfLines);
     }
-    if args.share_prefixes == SharePrefixes::Key && args.api_key.is_empty() && args.api_key_file.is_none() {
+    let has_keys = !args.api_key.is_empty() || args.api_key_file.is_some();
+    if args.share_prefixes == SharePrefixes::Key && !has_keys {
         return Err(ConfigError::SharedByKey);
+    }
+    for (flag, is_set) in [("protect-docs", args.protect_docs), ("protect-metrics", args.protect_metrics)] {
+        if is_set && !has_keys {
+            return Err(ConfigError::Protected(flag));
+        }
     }
     if prometheus_port == Some(args.port) && args.port != 0 && args.uds_path.is_none() {
         return Err(ConfigError::SamePort(args.port));

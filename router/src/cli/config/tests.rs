@@ -30,6 +30,14 @@ fn a_hub_id_keeps_its_options() {
 }
 
 #[test]
+fn nothing_is_protected_without_keys() {
+    for flag in ["protect-docs", "protect-metrics"] {
+        assert!(refused(&format!("--{flag}")).to_string().starts_with(&format!("`--{flag}` needs --api-key")));
+        assert!(config(&format!("--{flag} --api-key k")).is_ok());
+    }
+}
+
+#[test]
 fn a_revision_is_one_of_a_model() {
     assert!(refused("--revision main").to_string().contains("`--model-id` is missing"));
 }

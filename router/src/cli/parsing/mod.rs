@@ -92,6 +92,10 @@ impl Cli {
                 let problem = format!("the subcommand '{model}' cannot be used with flags before it; put it first");
                 return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
             }
+            // The word may be a secret, which must not become a model that is looked up on the hub.
+            if let Some(problem) = peers::word_after_key(&arguments, &model) {
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
+            }
             cli.serve.model.source.model_id = Some(model);
         }
         if let Some(problem) = given_twice {

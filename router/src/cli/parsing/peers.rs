@@ -94,6 +94,15 @@ pub(super) fn name_peer(error: clap::Error, command: &mut Command, arguments: &[
         "-t" if arguments.iter().any(is_tp) => "tensor-parallel-size",
         given => given.trim_start_matches('-').split('=').next().unwrap_or_default(),
     };
+    let dashed = flag.replace('_', "-");
+    let is_own = |arg: &clap::Arg| {
+        arg.get_long_and_visible_aliases().is_some_and(|all| all.contains(&&*dashed))
+            || arg.get_all_aliases().is_some_and(|all| all.contains(&&*dashed))
+    };
+    if error.kind() == ErrorKind::UnknownArgument && dashed != flag && command.get_arguments().any(is_own) {
+        let problem = format!("--{flag} is written with hyphens here: --{dashed}");
+        return command.error(ErrorKind::UnknownArgument, problem);
+    }
     match server_of(flag).filter(|_| error.kind() == ErrorKind::UnknownArgument) {
         Some(server) => {
             let problem = format!("--{flag} of {server} is not a flag here; docs/migrating.md lists the replacements");
@@ -132,6 +141,16 @@ pub(super) fn further_value(arguments: &[OsString]) -> Option<String> {
     values_apart("--api-key", arguments).map(|_| {
         "a second word after `--api-key KEY`: each key has its own flag (`--api-key KEY1 --api-key KEY2`), and the model \
          is given once"
+            .to_owned()
+    })
+}
+
+/// The problem with a model that stands after `--api-key KEY`, where vLLM has a further key.
+pub(super) fn word_after_key(arguments: &[OsString], model: &str) -> Option<String> {
+    let (_, word) = values_apart("--api-key", arguments)?;
+    (word == model).then(|| {
+        "the word after `--api-key KEY` is either the model or, as in vLLM, a further key: give the model by --model-id, and each \
+         key its own flag (`--api-key KEY1 --api-key KEY2`)"
             .to_owned()
     })
 }

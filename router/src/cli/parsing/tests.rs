@@ -115,7 +115,6 @@ fn several_values_of_a_flag_are_written_otherwise_than_in_vllm() {
         let is_plain = error.contains("`--api-key KEY1 --api-key KEY2`") && !error.contains("'b'");
         assert!(is_plain && !error.contains("`b`"), "{line}: {error}");
     }
-    assert_eq!(read("--api-key a model").unwrap().model.source.model_id.as_deref(), Some("model"));
     let other = read("model --served-model-name a --default-prompt b --default-prompt-name c").unwrap_err().to_string();
     assert!(!other.contains("commas"), "{other}");
     assert_eq!(read("--served-model-name a model").unwrap().model.source.model_id.as_deref(), Some("model"));
@@ -137,6 +136,10 @@ fn names_of_other_servers_are_understood() {
         assert_eq!(read.map(|dtype| dtype.as_str()), dtype, "{name}");
     }
     assert_eq!(read("--task score").unwrap().model.load.files.task, Some(prefold_core::Task::Rerank));
+    for flag in ["--max_model_len 5", "--ssl_certfile a", "--served_model_name=a", "--port_ 5"] {
+        let error = read(flag).unwrap_err().to_string();
+        assert_eq!(error.contains("is written with hyphens here"), flag != "--port_ 5", "{flag}: {error}");
+    }
     for flag in [
         "--trust-remote-code",
         "--trust_remote_code",
@@ -158,6 +161,18 @@ fn names_of_other_servers_are_understood() {
             error.contains("is not a flag here; docs/migrating.md") && !error.contains("similar"),
             "{flag}: {error}"
         );
+    }
+}
+
+/// A second key, as vLLM takes it, is not looked up as a model on the hub.
+#[test]
+fn a_word_after_a_key_is_no_model() {
+    for line in ["--api-key k secret/two", "--port 1 --api-key k secret/two --offline"] {
+        let error = read(line).unwrap_err().to_string();
+        assert!(error.contains("a further key") && !error.contains("secret"), "{line}: {error}");
+    }
+    for line in ["org/name --api-key k", "--api-key k --model-id org/name", "--api-key k --port 1 org/name"] {
+        assert_eq!(read(line).unwrap().model.source.model_id.as_deref(), Some("org/name"), "{line}");
     }
 }
 

@@ -58,7 +58,11 @@ async fn a_certificate_is_replaced_once_both_files_fit() {
     let files = Files::new(FIRST);
     let tls = files.open().unwrap();
     assert!(is_shown(&tls, FIRST).await && !is_shown(&tls, SECOND).await);
-    assert_eq!(tls.certificates.current.read().unwrap().expiry, EXPIRY_OF_FIRST);
+    let validity = tls.certificates.current.read().unwrap().validity;
+    assert_eq!(validity.end, EXPIRY_OF_FIRST);
+    let problems =
+        [validity.begin - 1.0, validity.begin, validity.end - 1.0, validity.end].map(|now| validity.problem(now));
+    assert_eq!(problems, [Some("is not valid yet"), None, None, Some("has expired")]);
     for cert in [SECOND[0], "", "half"] {
         files.write("cert", cert);
         tls.refresh(false);
