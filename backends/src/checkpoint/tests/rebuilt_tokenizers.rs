@@ -209,6 +209,12 @@ fn classes_that_are_not_followed_are_named() {
     for (class, is_named) in [
         ("LukeTokenizer", true),
         ("WhisperTokenizerFast", true),
+        ("ByT5Tokenizer", true),
+        ("RagTokenizer", true),
+        ("ConvBertTokenizerFast", true),
+        ("DPRReaderTokenizerFast", true),
+        ("DPRReaderTokenizer", false),
+        ("MvpTokenizerFast", false),
         ("RobertaTokenizer", false),
         ("PreTrainedTokenizerFast", false),
         ("TokenizersBackend", false),
@@ -216,6 +222,44 @@ fn classes_that_are_not_followed_are_named() {
     ] {
         assert_eq!(warning(class), is_named, "{class}");
     }
+}
+
+#[test]
+fn classes_that_are_robertas_are_built_like_it() {
+    let found = |class: &str| {
+        let tokenizer = with("roberta-tiny", class, |file, _| {
+            (file["normalizer"], file["pre_tokenizer"]) = (json!({"type": "Lowercase"}), json!({"type": "Whitespace"}));
+        });
+        ids(&tokenizer, TEXT)
+    };
+    for class in ["BartTokenizer", "BartTokenizerFast", "LEDTokenizer", "LEDTokenizerFast", "MvpTokenizer"] {
+        assert_eq!(found(class), CLASSES[2].2, "{class}");
+    }
+}
+
+#[test]
+fn the_words_of_qwen_3_5_contain_marks() {
+    let found = |class: &str, text: &str| {
+        let tokenizer = with("qwen3-tiny", class, |file, _| {
+            (file["normalizer"], file["pre_tokenizer"]) = (json!({"type": "Lowercase"}), json!({"type": "Whitespace"}));
+        });
+        let encoding = tokenizer.encode(text, false).unwrap();
+        (encoding.get_ids().to_vec(), encoding.get_word_ids().last().copied().flatten())
+    };
+    let class = "Qwen3_5Tokenizer";
+    let thai = [156, 116, 103, 156, 116, 100, 156, 116, 109, 156, 116, 103].to_vec();
+    assert_eq!(found(class, "\u{e2a}\u{e27}\u{e31}\u{e2a}"), (thai.clone(), Some(0)));
+    assert_eq!(found("Qwen2Tokenizer", "\u{e2a}\u{e27}\u{e31}\u{e2a}"), (thai, Some(1)));
+    assert_eq!(found(class, TEXT).0, CLASSES[6].2[..30]);
+    // Unlike Qwen2's class it keeps the flags of special tokens.
+    let strips = |class: &str| {
+        let tokenizer = with("qwen3-tiny", class, |_, config| {
+            let tokens = config["added_tokens_decoder"].as_object_mut().unwrap();
+            tokens.values_mut().for_each(|token| token["lstrip"] = json!(true));
+        });
+        tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "<|endoftext|>").unwrap().lstrip
+    };
+    assert!(strips(class) && !strips("Qwen2Tokenizer"));
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) fn apply(
             let template = Template { bos: None, eos: Some(eos), second: SecondText::Joined };
             return set_template(tokenizer, &template).map_err(tokenizer_json::invalid);
         }
-        Class::Qwen2 | Class::Gpt2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
+        Class::Qwen2 | Class::Qwen35 | Class::Gpt2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
     };
     let (Some(first), Some(last)) = (token(first)?, token(last)?) else { return Ok(()) };
     let second = match class {

@@ -10,6 +10,7 @@ mod class;
 mod described_token;
 mod llama_template;
 mod named_tokens;
+mod other_classes;
 mod rebuilt;
 mod unknown_token;
 mod vocab_txt;
