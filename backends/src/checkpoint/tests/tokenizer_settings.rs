@@ -122,6 +122,8 @@ fn special_tokens_come_from_every_file_that_names_them() {
     assert_eq!(special(json!({"additional_special_tokens": ["a", "b"]}), nothing), ["a", "b"]);
     assert_eq!(special(json!({"extra_special_tokens": ["a"], "additional_special_tokens": ["b"]}), nothing), ["a"]);
     assert_eq!(special(json!({"extra_special_tokens": {"x_token": "a"}}), nothing), ["a"]);
+    let both = json!({"extra_special_tokens": {"x_token": "a"}, "additional_special_tokens": ["b"]});
+    assert_eq!(special(both, nothing), ["a", "b"]);
     assert_eq!(special(json!({"image_token": "a"}), nothing), ["a"]);
     let map: fn(&Path) =
         |dir| edit(&dir.join("special_tokens_map.json"), |map| map["additional_special_tokens"] = json!(["b"]));
@@ -204,6 +206,11 @@ fn unnamed_tokens_come_from_the_field_that_counts() {
         (r#""extra_special_tokens": ["<old>"]"#, newer, "<old><new>"),
         (r#""extra_special_tokens": [], "additional_special_tokens": ["<old>"]"#, None, "<old>"),
         (r#""x": null"#, older, "<new>"),
+        // An object of names does not replace the older spelling.
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, None, "<x><old>"),
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, Some("{}"), "<x><old>"),
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, older, "<x><new>"),
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, newer, "<x><new>"),
     ] {
         assert_eq!(new_tokens(config, map).0.concat(), expected, "{config} {map:?}");
     }

@@ -132,8 +132,13 @@ impl<'a> Sources<'a> {
         if let Some(listed) = listed {
             return Ok(listed);
         }
-        // In special_tokens_map.json the older spelling is an argument of the class, which replaces its default.
-        let older = self.map.map(|map| list(map, OLDER)).transpose()?.flatten();
+        // In special_tokens_map.json, and where the newer spelling is an object of names, the older one is an argument of the class, which
+        // replaces its default.
+        let older = match self.map.filter(|map| map.mentions(OLDER)) {
+            Some(map) => list(map, OLDER)?,
+            None if extra_field(self.config) == EXTRA => list(self.config, OLDER)?,
+            None => None,
+        };
         match class {
             Class::T5 => self.of_t5(older.unwrap_or_default()),
             Class::Camembert => Ok(older.unwrap_or_else(|| special(["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"]))),
