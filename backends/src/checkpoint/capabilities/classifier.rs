@@ -158,7 +158,8 @@ fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<(&'
     {
         return Ok(Some((NEWER, name)));
     }
-    Ok(match config.object("sentence_transformers")? {
+    let nested = config.object("sentence_transformers")?.filter(|fields| fields.mentions(NEWER));
+    Ok(match nested {
         Some(fields) => fields.optional(NEWER)?.map(|name| (NESTED, name)),
         None => config.optional(OLDER)?.map(|name| (OLDER, name)),
     })
