@@ -6,7 +6,7 @@ use super::task_adapters;
 use super::tokenizer;
 use super::tokenizer::catch_panic::catch_panic;
 use super::tokenizer::tokenizer_json;
-use crate::config::TransformerConfig;
+use crate::config::{PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::formats::config_json;
 use crate::formats::gguf::{GgufFacts, GgufFile};
@@ -82,7 +82,7 @@ impl Metadata {
             texts.warnings.extend(read.warnings);
             read.tokenizer
         });
-        let max_input_length = max_input_length(files, &config, &texts)?;
+        let max_input_length = max_input_length(files, (&config, json.as_ref()), &texts)?;
         texts.check_lengths(max_input_length);
         config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
         Ok(Self {
@@ -118,11 +118,29 @@ impl Metadata {
     }
 }
 
-/// The length in sentence-transformers' files, otherwise the tokenizer's; at most the number of positions.
-fn max_input_length(files: &ModelFiles, config: &TransformerConfig, texts: &TextSettings) -> Result<usize, LoadError> {
-    let of_tokenizer = tokenizer_length(files)?;
-    let length = texts.max_length.or(of_tokenizer);
+/// The length in sentence-transformers' files, otherwise the smaller one of tokenizer and `config.json`; at most the number of positions.
+fn max_input_length(
+    files: &ModelFiles,
+    (config, json): (&TransformerConfig, Option<&Value>),
+    texts: &TextSettings,
+) -> Result<usize, LoadError> {
+    let of_files = tokenizer_length(files)?.into_iter().chain(length_of_biases(config, json)?).min();
+    let length = texts.max_length.or(of_files);
     Ok(length.map_or(config.max_position_embeddings, |length| length.min(config.max_position_embeddings)))
+}
+
+/// The length in `config.json` of models whose positions allow any, if they have one: sentence-transformers follows it.
+fn length_of_biases(config: &TransformerConfig, json: Option<&Value>) -> Result<Option<usize>, LoadError> {
+    const FIELD: &str = "max_position_embeddings";
+    let Some(json) = json.filter(|_| config.positions == PositionsConfig::Biases) else { return Ok(None) };
+    let fields = Fields::new(CONFIG, json)?;
+    match fields.optional::<i64>(FIELD)? {
+        None | Some(-1) => Ok(None),
+        Some(length) if length < 1 => {
+            Err(fields.problem(FIELD, &format!("must be above 0, or -1 for no limit, it is {length}")))
+        }
+        Some(length) => Ok(usize::try_from(length).ok()),
+    }
 }
 
 /// The length in `tokenizer_config.json`, if any.
