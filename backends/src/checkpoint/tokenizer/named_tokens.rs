@@ -7,7 +7,7 @@ use crate::json::{Fields, names_in_order, shown, top_names_in_order};
 use crate::source::ModelFiles;
 use crate::source::tokenizer_files::SPECIAL_TOKENS;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokenizers::AddedToken;
 
 /// Fields of the named special tokens, in the order of [`Class::special_tokens`].
@@ -146,6 +146,28 @@ impl<'a> Sources<'a> {
         }
     }
 
+    /// The tokens that are special in `added_tokens.json`: the files name or list them as texts, `special_tokens_map.json` also as objects.
+    pub(super) fn special_texts(&self) -> HashSet<&'a str> {
+        let text = |(fields, value): (&Fields<'_>, &'a Value)| match value {
+            Value::String(text) => Some(text.as_str()),
+            value if fields.file() == SPECIAL_TOKENS => value.get("content")?.as_str(),
+            _ => None,
+        };
+        let named = NAMED.into_iter().filter_map(|field| {
+            let fields = self.naming(field)?;
+            text((fields, fields.get(field)?))
+        });
+        let of_map = self.map.map(|map| (map, EXTRA));
+        // An object of names replaces the other file's list.
+        let is_replaced = of_map.and_then(|(map, field)| map.get(field)).is_some_and(Value::is_object);
+        let of_config = Some((self.config, extra_field(self.config))).filter(|_| !is_replaced);
+        let listed = of_config.into_iter().chain(of_map).flat_map(|(fields, field)| {
+            let items = fields.get(field).and_then(Value::as_array).into_iter().flatten();
+            items.filter_map(move |item| text((fields, item)))
+        });
+        named.chain(listed).collect()
+    }
+
     /// T5's tokens: those of masked spans, `extra_ids` of them, come after others.
     fn of_t5(&self, mut tokens: Vec<AddedToken>) -> Result<Vec<AddedToken>, LoadError> {
         const SPAN: &str = "<extra_id_";
@@ -178,7 +200,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Fields of a file, or of an object in it, in file order.
-    fn in_order<'f>(
+    pub(super) fn in_order<'f>(
         &self,
         fields: &Fields<'_>,
         object: Option<&str>,

@@ -5,6 +5,8 @@ use crate::json::Fields;
 use crate::json_memory;
 use crate::source::ModelFiles;
 use prefold_core::{TokenizerFile, TokenizerSums, check_normalizer};
+use serde::Deserialize;
+use std::collections::HashMap;
 use tokenizers::normalizers::{Lowercase, Sequence};
 use tokenizers::{
     ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer, TruncationDirection, TruncationParams,
@@ -88,6 +90,26 @@ pub(super) fn has_byte_level(tokenizer: &Tokenizer) -> bool {
         }
     }
     tokenizer.get_pre_tokenizer().is_some_and(is_byte_level)
+}
+
+/// The ids of added tokens in `tokenizer.json`.
+///
+/// # Errors
+/// The file is malformed.
+pub(super) fn added_ids(files: &ModelFiles) -> Result<HashMap<String, u32>, LoadError> {
+    #[derive(Deserialize)]
+    struct Token {
+        id: u32,
+        content: String,
+    }
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        added_tokens: Vec<Token>,
+    }
+    let Some(bytes) = files.read(FILE)? else { return Ok(HashMap::new()) };
+    let file: File = serde_json::from_slice(&bytes).map_err(|error| LoadError::invalid(FILE, error.to_string()))?;
+    Ok(file.added_tokens.into_iter().map(|token| (token.content, token.id)).collect())
 }
 
 /// Converts texts to lower case before all other steps of the tokenizer, except special tokens in a text.
