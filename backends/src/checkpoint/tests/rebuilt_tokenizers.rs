@@ -138,6 +138,17 @@ fn named_special_tokens_are_put_around_a_text() {
     let plain = with("bert-mean-tiny", "BertTokenizer", |_, _| ());
     let id = |token: &str| plain.token_to_id(token).unwrap();
     assert_eq!(ids(&with("bert-mean-tiny", "BertTokenizer", names), "a"), [id("[MASK]"), 130, id("[PAD]")]);
+    // Null is a token of id 2 or 3; two of them have the id of the second.
+    for (model, class) in [("bert-mean-tiny", "BertTokenizer"), ("distilbert-tiny", "DistilBertTokenizer")] {
+        let without = |fields: &'static [&str]| {
+            let tokenizer =
+                with(model, class, |_, config| fields.iter().for_each(|field| config[*field] = Value::Null));
+            tokenizer.encode(("a", "b"), true).unwrap().get_ids().to_vec()
+        };
+        assert_eq!(without(&["cls_token"]), [2, 130, 7, 131, 7], "{class}");
+        assert_eq!(without(&["sep_token"]), [6, 130, 3, 131, 3], "{class}");
+        assert_eq!(without(&["cls_token", "sep_token"]), [3, 130, 3, 131, 3], "{class}");
+    }
     // Without a row the file's stay.
     let missing = with("bert-mean-tiny", "BertTokenizer", |_, config| config["sep_token"] = json!("[NONE]"));
     assert_eq!(ids(&missing, "a"), ids(&plain, "a"));

@@ -56,6 +56,17 @@ pub(super) fn special_token(
     Ok(named.map_or_else(|| usual.to_owned(), |token| token.content))
 }
 
+/// `true` if the file that counts has null for a named special token.
+///
+/// # Errors
+/// A file is malformed.
+pub(super) fn is_null(files: &ModelFiles, config: &Fields<'_>, field: &str) -> Result<bool, LoadError> {
+    let map = special_tokens_map(files, config)?;
+    let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
+    let naming = Sources { files, config, map: map.as_ref() }.naming(field);
+    Ok(naming.is_some_and(|fields| fields.get(field).is_none()))
+}
+
 /// Tokens by the names of their fields, in the order of the first token of each name.
 #[derive(Default)]
 struct ByName {
