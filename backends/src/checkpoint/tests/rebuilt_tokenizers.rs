@@ -194,6 +194,14 @@ fn llamas_class_puts_a_space_before_the_text_or_all_of_its_parts() {
 }
 
 #[test]
+fn llamas_class_keeps_a_file_that_has_bytes_anywhere() {
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
+    let found = with("embeddinggemma-tiny", "LlamaTokenizer", |file, _| file["decoder"] = bytes);
+    assert_eq!(ids(&found, "a b"), [2, 307, 381, 1]);
+    assert_eq!(ids(&with("embeddinggemma-tiny", "LlamaTokenizer", |_, _| ()), "a b"), [2, 373, 381, 1]);
+}
+
+#[test]
 fn robertas_class_trims_the_space_of_a_word_from_its_place_in_the_text() {
     let second_word = |trims: Value| {
         let tokenizer = with("roberta-tiny", "RobertaTokenizer", |file, config| {

@@ -1,9 +1,10 @@
 //! Class of a tokenizer, as AutoTokenizer of transformers 5 chooses it: some settings of `tokenizer_config.json` apply only to some classes.
 
 use super::other_classes::is_other;
-use super::tokenizer_json::{self, CONFIG, has_byte_level};
+use super::tokenizer_json::{self, CONFIG, has_byte_level, mentions_byte_level};
 use crate::error::LoadError;
 use crate::json::Fields;
+use crate::source::ModelFiles;
 use prefold_core::shown;
 use tokenizers::{ModelWrapper, Tokenizer};
 
@@ -95,12 +96,12 @@ impl Class {
     /// `config.json` has none.
     ///
     /// # Errors
-    /// A field is malformed.
+    /// A field is malformed, or a file cannot be read.
     pub(super) fn read(
         config: &Fields<'_>,
         model: &Fields<'_>,
         default: &str,
-        tokenizer: &Tokenizer,
+        (files, tokenizer): (&ModelFiles, &Tokenizer),
     ) -> Result<Self, LoadError> {
         let model_type: String = model.or("model_type", default.to_owned())?;
         let named = config.optional::<String>(FIELD)?;
@@ -114,7 +115,7 @@ impl Class {
         };
         Ok(match class {
             // Files of Llama 3 name the class of Llama 2.
-            Some(Self::Llama) if has_byte_level(tokenizer) => Self::Generic,
+            Some(Self::Llama) if has_byte_level(tokenizer) || mentions_byte_level(files)? => Self::Generic,
             class => class.unwrap_or(Self::Generic),
         })
     }

@@ -112,6 +112,12 @@ pub(super) fn added_ids(files: &ModelFiles) -> Result<HashMap<String, u32>, Load
     Ok(file.added_tokens.into_iter().map(|token| (token.content, token.id)).collect())
 }
 
+/// `true` if the text of `tokenizer.json` has the name of byte-level steps anywhere, as transformers searches it for Llama's class.
+pub(super) fn mentions_byte_level(files: &ModelFiles) -> Result<bool, LoadError> {
+    const NAME: &[u8] = b"\"ByteLevel\"";
+    Ok(files.read(FILE)?.is_some_and(|text| text.windows(NAME.len()).any(|it| it == NAME)))
+}
+
 /// Converts texts to lower case before all other steps of the tokenizer, except special tokens in a text.
 ///
 /// # Errors
