@@ -238,6 +238,20 @@ fn weights_in_other_formats_are_named_where_there_are_no_others() {
 }
 
 #[test]
+fn weights_that_only_the_config_names_are_refused_with_its_field() {
+    let dir = copy_of("bert-mean-tiny");
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config["transformers_weights"] = json!("tide.safetensors");
+    write_json(&path, &config);
+    fs::rename(dir.path().join("model.safetensors"), dir.path().join("tide.safetensors")).unwrap();
+    let refused = open(dir.path()).unwrap_err().to_string();
+    let words = "has no model.safetensors nor pytorch_model.bin; `transformers_weights` of config.json names \
+                 \"tide.safetensors\", which is not read: rename it to model.safetensors";
+    assert!(refused.contains(words), "{refused}");
+}
+
+#[test]
 fn a_licence_is_absent_only_from_a_card_that_was_read() {
     let dir = bare("bert-mean-tiny");
     assert_eq!(check(dir.path()).licence, Licence::Unread);

@@ -1,7 +1,7 @@
 //! Reading of `tokenizer.json`.
 
 use crate::error::LoadError;
-use crate::json::Fields;
+use crate::json::{Fields, not_json};
 use crate::json_memory;
 use crate::source::ModelFiles;
 use prefold_core::{TokenizerFile, TokenizerSums, check_normalizer};
@@ -40,7 +40,7 @@ pub(crate) fn read_file(
     let parsed = json_memory::check(FILE, &bytes)?;
     // The library's own message is meant for its developers.
     let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| {
-        let problem = if error.is_data() { error.to_string() } else { format!("is not JSON: {error}") };
+        let problem = if error.is_data() { error.to_string() } else { not_json(&bytes, &error) };
         LoadError::invalid(FILE, problem)
     })?;
     let others = sums.built_bytes();
