@@ -193,7 +193,27 @@ pub(crate) const fn is_hidden(_file: &str, _field: &str) -> bool {
 /// It is not JSON, or would take too much memory.
 pub(crate) fn parse_json(name: &str, bytes: &[u8]) -> Result<Value, LoadError> {
     json_memory::check(name, bytes)?;
-    serde_json::from_slice(bytes).map_err(|error| LoadError::invalid(name, format!("is not JSON: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| LoadError::invalid(name, not_json(bytes, &error)))
+}
+
+/// The problem of a text that is not JSON.
+pub(crate) fn not_json(bytes: &[u8], error: &serde_json::Error) -> String {
+    let line = bytes.split(|&byte| byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let is_at = |number: &str| {
+        let place = error.column().saturating_sub(1);
+        [place, place.saturating_sub(1)]
+            .iter()
+            .any(|&at| line.get(at..).unwrap_or_default().starts_with(number.as_bytes()))
+    };
+    match ["-Infinity", "Infinity", "NaN"].into_iter().find(|number| is_at(number)) {
+        Some(number) => {
+            let (line, column) = (error.line(), error.column());
+            format!(
+                "is not JSON: it has {number}, which Python writes and JSON does not allow, at line {line} column {column}"
+            )
+        }
+        None => format!("is not JSON: {error}"),
+    }
 }
 
 /// The names in the object `field` of a JSON file's object, in file order, which a parsed object does not keep. A repeated name counts at
@@ -296,5 +316,23 @@ mod tests {
         let names: Vec<String> = (0..6).map(|it| it.to_string()).collect();
         assert_eq!(first_names(&names).unwrap(), "\"0\", \"1\", \"2\", \"3\" and 2 more");
         assert_eq!(first_names(&names[..4]).unwrap(), "\"0\", \"1\", \"2\", \"3\"");
+    }
+
+    #[test]
+    fn numbers_that_python_alone_writes_are_named() {
+        for (number, text) in [
+            ("NaN", "{\"a\": NaN}"),
+            ("Infinity", "{\n \"a\": Infinity\n}"),
+            ("-Infinity", "{\"b\": 1, \"a\": [-Infinity]}"),
+            ("NaN", "NaN"),
+        ] {
+            let message = parse_json("f.json", text.as_bytes()).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("f.json: is not JSON: it has {number}, which Python")), "{message}");
+            assert!(message.contains(" at line "), "{message}");
+        }
+        for text in ["{\"a\": Nothing}", "{\"NaN\": x}", "{\"a\": - 1}"] {
+            let message = parse_json("f.json", text.as_bytes()).unwrap_err().to_string();
+            assert!(!message.contains("Python") && message.starts_with("f.json: is not JSON"), "{message}");
+        }
     }
 }

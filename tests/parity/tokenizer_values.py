@@ -5,7 +5,8 @@ import copy
 # The classes whose vocabulary is of a kind, most of which a file of that kind names.
 OF_MODEL = {"WordPiece": ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizerFast", "ElectraTokenizer", "MPNetTokenizer"],
             "Unigram": ["XLMRobertaTokenizer", "XLMRobertaTokenizerFast", "CamembertTokenizer", "DebertaV2TokenizerFast"],
-            "BPE": ["RobertaTokenizer", "Qwen2Tokenizer", "Qwen2TokenizerFast", "LlamaTokenizerFast", "GemmaTokenizer", "GPT2Tokenizer"]}
+            "BPE": ["RobertaTokenizer", "BartTokenizer", "Qwen2Tokenizer", "Qwen2TokenizerFast", "Qwen3_5Tokenizer", "LlamaTokenizerFast",
+                    "GemmaTokenizer", "GPT2Tokenizer"]}
 CLASSES = ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizerFast", "MPNetTokenizer", "RobertaTokenizer",
            "RobertaTokenizerFast", "XLMRobertaTokenizer", "XLMRobertaTokenizerFast", "CamembertTokenizer", "DebertaV2TokenizerFast",
            "Qwen2Tokenizer", "Qwen2TokenizerFast", "LlamaTokenizer", "LlamaTokenizerFast", "GemmaTokenizer", "GPT2Tokenizer",

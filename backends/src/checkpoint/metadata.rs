@@ -82,7 +82,7 @@ impl Metadata {
             texts.warnings.extend(read.warnings);
             read.tokenizer
         });
-        let length = texts.max_length.or(tokenizer_length(files)?);
+        let length = given_length(files, (&config, json.as_ref()), &texts)?;
         let max_input_length = config.max_position_embeddings.min(length.unwrap_or(usize::MAX));
         texts.warnings.extend(tokenizer.as_ref().and_then(|it| uncounted_padding(&config, it, length)));
         texts.check_lengths(max_input_length);
@@ -139,6 +139,30 @@ fn uncounted_padding(config: &TransformerConfig, tokenizer: &Tokenizer, length: 
 /// Ids of a short text with its special tokens.
 pub(super) fn ids_of_a_text(tokenizer: &Tokenizer) -> tokenizers::Result<Vec<u32>> {
     Ok(tokenizer.encode_fast("a", true)?.get_ids().to_vec())
+}
+
+/// The length in sentence-transformers' files, otherwise the smaller one of tokenizer and `config.json`.
+fn given_length(
+    files: &ModelFiles,
+    (config, json): (&TransformerConfig, Option<&Value>),
+    texts: &TextSettings,
+) -> Result<Option<usize>, LoadError> {
+    let of_files = tokenizer_length(files)?.into_iter().chain(length_of_biases(config, json)?).min();
+    Ok(texts.max_length.or(of_files))
+}
+
+/// The length in `config.json` of models whose positions allow any, if they have one: sentence-transformers follows it.
+fn length_of_biases(config: &TransformerConfig, json: Option<&Value>) -> Result<Option<usize>, LoadError> {
+    const FIELD: &str = "max_position_embeddings";
+    let Some(json) = json.filter(|_| config.positions == PositionsConfig::Biases) else { return Ok(None) };
+    let fields = Fields::new(CONFIG, json)?;
+    match fields.optional::<i64>(FIELD)? {
+        None | Some(-1) => Ok(None),
+        Some(length) if length < 1 => {
+            Err(fields.problem(FIELD, &format!("must be above 0, or -1 for no limit, it is {length}")))
+        }
+        Some(length) => Ok(usize::try_from(length).ok()),
+    }
 }
 
 /// The length in `tokenizer_config.json`, if any.

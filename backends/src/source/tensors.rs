@@ -4,6 +4,7 @@ use super::names::{inside, named_by_a_file};
 use super::{Location, ModelFiles, other_formats, path_of};
 use crate::error::LoadError;
 use crate::formats::{TensorFiles, TensorFormat, Weights};
+use crate::json::shown;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -107,7 +108,18 @@ impl ModelFiles {
         let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
         let inside = inside(&self.sub_model.folder, folder);
         let found = self.found(inside.trim_end_matches('/'));
-        let hint = other_formats::hint(found.iter().map(String::as_str));
+        let hint = match self.named_weights().filter(|_| folder.is_empty()) {
+            Some(name) => format!(
+                "; `transformers_weights` of config.json names {name}, which is not read: rename it to {preferred}"
+            ),
+            None => other_formats::hint(found.iter().map(String::as_str)),
+        };
         self.missing(&format!("{folder}{preferred}"), &format!(" nor {other}{hint}"))
+    }
+
+    /// The weights that `config.json` names, for messages.
+    fn named_weights(&self) -> Option<String> {
+        let config = self.json("config.json").ok()??;
+        config.get("transformers_weights").filter(|name| name.is_string()).map(shown)
     }
 }

@@ -16,7 +16,7 @@
 //! one is idle. A forward pass takes no lock, so the replicas do not wait for each other.
 
 mod backend_loop;
-mod output_checks;
+pub(crate) mod output_checks;
 mod pass;
 pub(crate) mod pipeline;
 mod planner;

@@ -10,7 +10,7 @@ pub(super) fn is_finite(output: &Output) -> bool {
 }
 
 /// `true` if a vector has no direction: all of its values are 0.
-pub(super) fn is_zero_vector(output: &Output) -> bool {
+pub(crate) fn is_zero_vector(output: &Output) -> bool {
     let mut values = output.all().flat_map(|values| &values.data).peekable();
     values.peek().is_some() && values.all(|&value| value == 0.0)
 }

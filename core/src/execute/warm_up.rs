@@ -21,11 +21,11 @@ const SEQUENCES: usize = 4;
 /// Answers of a warm-up. Its texts consist of arbitrary tokens, so only whether values are finite and differ from 0 matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WarmUpAnswers {
-    pub(super) texts: usize,
+    pub(crate) texts: usize,
     /// Number of texts whose answers have non-finite values.
-    pub(super) not_finite: usize,
+    pub(crate) not_finite: usize,
     /// Number of texts whose answers have no value but 0.
-    pub(super) zero: usize,
+    pub(crate) zero: usize,
 }
 
 impl WarmUpAnswers {

@@ -56,7 +56,13 @@ async fn bad_requests_are_told_what_is_wrong() {
         ("/embed", "{\"inputs\": \"a\"", 400, "Validation", "line 1 column 14"),
         ("/v1/embeddings", "", 400, "Validation", "not valid JSON"),
         ("/embed", "{}", 422, "Validation", "`inputs`: missing field"),
-        ("/embed", r#"{"user":"u","text":"a"}"#, 422, "Validation", "; the body has `text`, which this route does not read"),
+        (
+            "/embed",
+            r#"{"user":"u","text":"a"}"#,
+            422,
+            "Validation",
+            "; the body has `text`, which this route does not read",
+        ),
         ("/embed", "{\"inputs\": {}}", 422, "Validation", "`inputs.text`: missing field"),
         ("/embed", "{\"inputs\": [\"a\", true]}", 422, "Validation", "`inputs[1]`"),
         (

@@ -69,7 +69,11 @@ impl Names {
     pub(crate) fn instead(&self) -> String {
         let named = self.0.iter().filter(|name| !HARMLESS.contains(&name.as_str()));
         let names: Vec<String> = named.map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { String::new() } else { format!("; the body has {}, which this route does not read", names.join(", ")) }
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!("; the body has {}, which this route does not read", names.join(", "))
+        }
     }
 
     fn insert(&mut self, name: String) {

@@ -90,7 +90,9 @@ fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Cl
         let labels = metadata.gguf.labels.clone();
         let labels = labels.ok_or_else(|| LoadError::unsupported(files.display_name(), what, "safetensors"))?;
         check_labels(&files.display_name(), &labels)?;
-        return Ok((Classify::of_labels(labels, prompts), None));
+        let mut classify = Classify::of_labels(labels, prompts);
+        let warning = activate_pairs(&mut classify, pair_activation(files, None)?);
+        return Ok((classify, warning));
     };
     let fields = Fields::new("config.json", json)?;
     if let Some(field) = metadata.config.classifier.width {
@@ -106,21 +108,25 @@ fn read(files: &ModelFiles, metadata: &Metadata, prompts: Prompts) -> Result<(Cl
         Some("regression") => classify.activation = LogitActivation::Identity,
         _ => {}
     }
-    let named = pair_activation(files, &fields)?;
+    let warning = activate_pairs(&mut classify, pair_activation(files, Some(&fields))?);
+    Ok((classify, warning))
+}
+
+/// Takes over the activation that the files name for pairs. A warning if it is unknown.
+fn activate_pairs(classify: &mut Classify, named: Option<(&'static str, String)>) -> Option<String> {
     let known = named.as_ref().map(|(_, name)| match name.rsplit('.').next().unwrap_or_default() {
         "Identity" => Some(LogitActivation::Identity),
         "Sigmoid" => Some(LogitActivation::Sigmoid),
         _ => None,
     });
     classify.pair_activation = known.flatten().unwrap_or(classify.pair_activation);
-    let warning = match (named, known) {
+    match (named, known) {
         (Some((field, name)), Some(None)) => {
             let name = crate::json::shown(&name.into());
             Some(format!("`{field}`: {name} is not supported; /v1/score applies the sigmoid"))
         }
         _ => None,
-    };
-    Ok((classify, warning))
+    }
 }
 
 /// A warning about two labels with the same name. Their scores stay separate, as in transformers and text-embeddings-inference, but a
@@ -147,8 +153,12 @@ fn check_labels(file: &str, labels: &[String]) -> Result<(), LoadError> {
     }
 }
 
-/// Activation of a cross-encoder's logit, in the spellings of all versions of sentence-transformers.
-fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<(&'static str, String)>, LoadError> {
+/// Activation of a cross-encoder's logit, in the spellings of all versions of sentence-transformers. A GGUF file has no `config`, but
+/// sentence-transformers' own file may be in its folder.
+fn pair_activation(
+    files: &ModelFiles,
+    config: Option<&Fields<'_>>,
+) -> Result<Option<(&'static str, String)>, LoadError> {
     const FILE: &str = "config_sentence_transformers.json";
     const NEWER: &str = "activation_fn";
     const NESTED: &str = "sentence_transformers.activation_fn";
@@ -158,7 +168,9 @@ fn pair_activation(files: &ModelFiles, config: &Fields<'_>) -> Result<Option<(&'
     {
         return Ok(Some((NEWER, name)));
     }
-    Ok(match config.object("sentence_transformers")? {
+    let Some(config) = config else { return Ok(None) };
+    let nested = config.object("sentence_transformers")?.filter(|fields| fields.mentions(NEWER));
+    Ok(match nested {
         Some(fields) => fields.optional(NEWER)?.map(|name| (NESTED, name)),
         None => config.optional(OLDER)?.map(|name| (OLDER, name)),
     })

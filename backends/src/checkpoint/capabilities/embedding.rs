@@ -113,10 +113,22 @@ impl Evidence<'_> {
 
     /// A warning about a pooling that no `modules.json` lists.
     fn unlisted_pooling(&self, pooling: &[Pooling], list: &ModuleList) -> Option<String> {
-        let folder = list.pooling.as_ref().filter(|_| list.normalized.is_empty() && pooling != [Pooling::Mean])?;
-        Some(format!(
-            "{MODULES} is missing: {folder}/config.json is followed, while sentence-transformers would pool the mean"
-        ))
+        let folder = list.pooling.as_ref().filter(|_| list.normalized.is_empty())?;
+        let (usual, name) =
+            if self.was_causal() { (Pooling::LastToken, "last token") } else { (Pooling::Mean, "mean") };
+        (pooling != [usual]).then(|| {
+            format!(
+                "{MODULES} is missing: {folder}/config.json is followed, while sentence-transformers would pool the {name}"
+            )
+        })
+    }
+
+    /// `true` for a `...ForCausalLM`, unless `is_causal` is false.
+    fn was_causal(&self) -> bool {
+        let Some(json) = &self.metadata.json else { return false };
+        let class = json.get("architectures").and_then(|names| names.get(0)?.as_str());
+        let is_causal = json.get("is_causal").is_none_or(|value| value.as_bool() == Some(true));
+        is_causal && class.is_some_and(|class| class.ends_with("ForCausalLM"))
     }
 
     /// Warnings about a GGUF file's pooling, unless the options replace it, and about its end token.

@@ -42,16 +42,30 @@ fn configuration_alone_is_checked_and_not_started() {
 
 #[test]
 fn a_pooling_that_no_list_names_is_followed_with_a_warning() {
-    for (model, warns) in [("bert-cls-tiny", true), ("bert-mean-tiny", false)] {
+    for (model, is_causal, warning) in [
+        ("bert-cls-tiny", None, Some("pool the mean")),
+        ("bert-mean-tiny", None, None),
+        // A ...ForCausalLM, as those of models that became embedders.
+        ("llama-tiny", None, Some("pool the last token")),
+        ("llama-tiny", Some(true), Some("pool the last token")),
+        ("llama-tiny", Some(false), None),
+        ("lfm2-tiny", None, None),
+    ] {
         let dir = copy_of(model);
+        if let Some(is_causal) = is_causal {
+            let path = dir.path().join("config.json");
+            let mut config = read_json(&path);
+            config["is_causal"] = json!(is_causal);
+            write_json(&path, &config);
+        }
         let listed = open(dir.path()).unwrap().capabilities;
         fs::remove_file(dir.path().join("modules.json")).unwrap();
         let found = open(dir.path()).unwrap().capabilities;
         assert_eq!(found.embed.as_ref().unwrap().pooling, listed.embed.as_ref().unwrap().pooling);
-        let is_named =
-            found.warnings.iter().any(|warning| warning.contains("sentence-transformers would pool the mean"));
-        assert_eq!(is_named, warns, "{model}: {:?}", found.warnings);
-        assert!(!listed.warnings.iter().any(|warning| warning.contains("pool the mean")));
+        let pools = found.warnings.iter().filter_map(|warning| warning.split_once("sentence-transformers would "));
+        let pools: Vec<&str> = pools.map(|(_, pools)| pools).collect();
+        assert_eq!(pools, warning.as_slice(), "{model}: {:?}", found.warnings);
+        assert!(!listed.warnings.iter().any(|warning| warning.contains("would pool")));
     }
 }
 
@@ -221,6 +235,20 @@ fn weights_in_other_formats_are_named_where_there_are_no_others() {
         refused.contains("has no model.safetensors nor pytorch_model.bin, but onnx/model.onnx (ONNX)"),
         "{refused}"
     );
+}
+
+#[test]
+fn weights_that_only_the_config_names_are_refused_with_its_field() {
+    let dir = copy_of("bert-mean-tiny");
+    let path = dir.path().join("config.json");
+    let mut config = read_json(&path);
+    config["transformers_weights"] = json!("tide.safetensors");
+    write_json(&path, &config);
+    fs::rename(dir.path().join("model.safetensors"), dir.path().join("tide.safetensors")).unwrap();
+    let refused = open(dir.path()).unwrap_err().to_string();
+    let words = "has no model.safetensors nor pytorch_model.bin; `transformers_weights` of config.json names \
+                 \"tide.safetensors\", which is not read: rename it to model.safetensors";
+    assert!(refused.contains(words), "{refused}");
 }
 
 #[test]

@@ -456,6 +456,10 @@ fn classifiers_say_what_makes_their_scores() {
     assert_eq!(activations(one, std::slice::from_ref(&none)), (Sigmoid, Sigmoid, 0));
     assert_eq!(activations(one, &[none.clone(), older("sentence_transformers.util.Identity")]), (Sigmoid, Identity, 0));
     assert_eq!(activations(one, &[none, older("x.Softplus")]), (Sigmoid, Sigmoid, 1), "with a warning");
+    let version = ("sentence_transformers", json!({"version": "5.1.0"}));
+    assert_eq!(activations(one, &[version, older("torch.nn.modules.linear.Identity")]), (Sigmoid, Identity, 0));
+    let null = ("sentence_transformers", json!({"activation_fn": null}));
+    assert_eq!(activations(one, &[null, older("torch.nn.modules.linear.Identity")]), (Sigmoid, Sigmoid, 0));
     // The newest versions have it in a file of their own, which comes first.
     let newest = |name: &str| {
         let directory = copy_of(one);

@@ -1,12 +1,13 @@
-//! GGUF files with last-token pooling and no end token, or with another pooling than the model was trained with.
+//! GGUF files whose folder or metadata say something else than the model needs: end token, pooling, activation.
 
 use super::gguf::{Gguf, llama, qwen3};
 use super::gguf_encoders::{answers, loaded};
+use super::gguf_newer;
 use super::{copy_of, fixture, open, options, write_json};
 use crate::checkpoint::Checkpoint;
 use crate::options::{LoadOptions, ModelSource};
 use candle_core::quantized::gguf_file::Value;
-use prefold_core::Pooling;
+use prefold_core::{LogitActivation, Pooling};
 use serde_json::json;
 use std::fs;
 use tempfile::TempDir;
@@ -182,4 +183,25 @@ fn another_pooling_of_the_modules_in_the_folder_is_named() {
     assert_eq!(read(3, "lasttoken", None).2, Vec::<String>::new());
     assert_eq!(read(1, "mean", None).2, Vec::<String>::new());
     assert_eq!(read(1, "cls", Some(Pooling::Max)), (vec![Pooling::Max], false, vec![]));
+}
+
+/// sentence-transformers' file in the folder of a GGUF file is read as it is with safetensors.
+#[test]
+fn the_activation_of_pairs_beside_a_gguf_file() {
+    let gguf = gguf_newer::converted(&fixture("modernbert-reranker-tiny"), "modern-bert", "modern-bert");
+    let dir = TempDir::new().unwrap();
+    gguf.write(&dir.path().join("model.gguf"));
+    let opened = |name: &str| {
+        write_json(&dir.path().join("config_sentence_transformers.json"), &json!({ "activation_fn": name }));
+        let capabilities = open(dir.path()).unwrap().capabilities;
+        (capabilities.classify.as_ref().unwrap().pair_activation, capabilities.warnings.clone())
+    };
+    for (name, expected) in [("Identity", LogitActivation::Identity), ("Sigmoid", LogitActivation::Sigmoid)] {
+        assert_eq!(opened(&format!("torch.nn.modules.{name}")).0, expected);
+    }
+    let (_, warnings) = opened("torch.nn.modules.activation.Tanh");
+    assert!(
+        warnings.iter().any(|warning| warning.contains("Tanh") && warning.contains("not supported")),
+        "{warnings:?}"
+    );
 }

@@ -138,6 +138,17 @@ fn named_special_tokens_are_put_around_a_text() {
     let plain = with("bert-mean-tiny", "BertTokenizer", |_, _| ());
     let id = |token: &str| plain.token_to_id(token).unwrap();
     assert_eq!(ids(&with("bert-mean-tiny", "BertTokenizer", names), "a"), [id("[MASK]"), 130, id("[PAD]")]);
+    // Null is a token of id 2 or 3; two of them have the id of the second.
+    for (model, class) in [("bert-mean-tiny", "BertTokenizer"), ("distilbert-tiny", "DistilBertTokenizer")] {
+        let without = |fields: &'static [&str]| {
+            let tokenizer =
+                with(model, class, |_, config| fields.iter().for_each(|field| config[*field] = Value::Null));
+            tokenizer.encode(("a", "b"), true).unwrap().get_ids().to_vec()
+        };
+        assert_eq!(without(&["cls_token"]), [2, 130, 7, 131, 7], "{class}");
+        assert_eq!(without(&["sep_token"]), [6, 130, 3, 131, 3], "{class}");
+        assert_eq!(without(&["cls_token", "sep_token"]), [3, 130, 3, 131, 3], "{class}");
+    }
     // Without a row the file's stay.
     let missing = with("bert-mean-tiny", "BertTokenizer", |_, config| config["sep_token"] = json!("[NONE]"));
     assert_eq!(ids(&missing, "a"), ids(&plain, "a"));
@@ -183,6 +194,14 @@ fn llamas_class_puts_a_space_before_the_text_or_all_of_its_parts() {
 }
 
 #[test]
+fn llamas_class_keeps_a_file_that_has_bytes_anywhere() {
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
+    let found = with("embeddinggemma-tiny", "LlamaTokenizer", |file, _| file["decoder"] = bytes);
+    assert_eq!(ids(&found, "a b"), [2, 307, 381, 1]);
+    assert_eq!(ids(&with("embeddinggemma-tiny", "LlamaTokenizer", |_, _| ()), "a b"), [2, 373, 381, 1]);
+}
+
+#[test]
 fn robertas_class_trims_the_space_of_a_word_from_its_place_in_the_text() {
     let second_word = |trims: Value| {
         let tokenizer = with("roberta-tiny", "RobertaTokenizer", |file, config| {
@@ -209,6 +228,12 @@ fn classes_that_are_not_followed_are_named() {
     for (class, is_named) in [
         ("LukeTokenizer", true),
         ("WhisperTokenizerFast", true),
+        ("ByT5Tokenizer", true),
+        ("RagTokenizer", true),
+        ("ConvBertTokenizerFast", true),
+        ("DPRReaderTokenizerFast", true),
+        ("DPRReaderTokenizer", false),
+        ("MvpTokenizerFast", false),
         ("RobertaTokenizer", false),
         ("PreTrainedTokenizerFast", false),
         ("TokenizersBackend", false),
@@ -216,6 +241,44 @@ fn classes_that_are_not_followed_are_named() {
     ] {
         assert_eq!(warning(class), is_named, "{class}");
     }
+}
+
+#[test]
+fn classes_that_are_robertas_are_built_like_it() {
+    let found = |class: &str| {
+        let tokenizer = with("roberta-tiny", class, |file, _| {
+            (file["normalizer"], file["pre_tokenizer"]) = (json!({"type": "Lowercase"}), json!({"type": "Whitespace"}));
+        });
+        ids(&tokenizer, TEXT)
+    };
+    for class in ["BartTokenizer", "BartTokenizerFast", "LEDTokenizer", "LEDTokenizerFast", "MvpTokenizer"] {
+        assert_eq!(found(class), CLASSES[2].2, "{class}");
+    }
+}
+
+#[test]
+fn the_words_of_qwen_3_5_contain_marks() {
+    let found = |class: &str, text: &str| {
+        let tokenizer = with("qwen3-tiny", class, |file, _| {
+            (file["normalizer"], file["pre_tokenizer"]) = (json!({"type": "Lowercase"}), json!({"type": "Whitespace"}));
+        });
+        let encoding = tokenizer.encode(text, false).unwrap();
+        (encoding.get_ids().to_vec(), encoding.get_word_ids().last().copied().flatten())
+    };
+    let class = "Qwen3_5Tokenizer";
+    let thai = [156, 116, 103, 156, 116, 100, 156, 116, 109, 156, 116, 103].to_vec();
+    assert_eq!(found(class, "\u{e2a}\u{e27}\u{e31}\u{e2a}"), (thai.clone(), Some(0)));
+    assert_eq!(found("Qwen2Tokenizer", "\u{e2a}\u{e27}\u{e31}\u{e2a}"), (thai, Some(1)));
+    assert_eq!(found(class, TEXT).0, CLASSES[6].2[..30]);
+    // Unlike Qwen2's class it keeps the flags of special tokens.
+    let strips = |class: &str| {
+        let tokenizer = with("qwen3-tiny", class, |_, config| {
+            let tokens = config["added_tokens_decoder"].as_object_mut().unwrap();
+            tokens.values_mut().for_each(|token| token["lstrip"] = json!(true));
+        });
+        tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "<|endoftext|>").unwrap().lstrip
+    };
+    assert!(strips(class) && !strips("Qwen2Tokenizer"));
 }
 
 #[test]

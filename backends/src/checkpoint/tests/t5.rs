@@ -3,7 +3,7 @@
 use super::configs::config_with;
 use super::refusals::Change::{Remove, Set};
 use super::refusals::{check, config};
-use super::{copy_of, edit_tensors, fixture, open, read_json};
+use super::{copy_of, edit_tensors, fixture, open, read_json, write_json};
 use crate::config::{DistanceBias, PositionsConfig, RelativeBuckets};
 use crate::formats::config_json;
 use prefold_kernels::Activation;
@@ -110,4 +110,35 @@ fn what_is_not_an_encoder_of_t5_is_refused() {
         ("t5-tiny", Remove("config.json", "d_ff"), &["d_ff", "missing"]),
         ("t5-tiny", config("/model_type", json!("t5gemma2")), &["t5gemma2", "cross-attention"]),
     ]);
+}
+
+#[test]
+fn the_longest_input_is_the_first_length_that_the_files_have() {
+    let length = |of_config: Value, of_tokenizer: Value, of_texts: Value| {
+        let dir = copy_of("t5-tiny");
+        let files = ["config.json", "tokenizer_config.json", "sentence_bert_config.json"];
+        let fields = ["max_position_embeddings", "model_max_length", "max_seq_length"];
+        for ((file, field), value) in files.into_iter().zip(fields).zip([of_config, of_tokenizer, of_texts]) {
+            let path = dir.path().join(file);
+            let mut json = read_json(&path);
+            json[field] = value;
+            write_json(&path, &json);
+        }
+        open(dir.path()).map(|it| it.capabilities.max_input_length).map_err(|error| error.to_string())
+    };
+    let null = || json!(null);
+    for (of_config, of_tokenizer, of_texts, expected) in [
+        (null(), null(), null(), 32768),
+        (json!(-1), null(), null(), 32768),
+        (json!(20), null(), null(), 20),
+        (json!(20), json!(1e30), null(), 20),
+        (json!(20), json!(30), null(), 20),
+        (json!(30), json!(20), null(), 20),
+        (json!(20), json!(10), json!(30), 30),
+    ] {
+        let what = format!("{of_config} {of_tokenizer} {of_texts}");
+        assert_eq!(length(of_config, of_tokenizer, of_texts), Ok(expected), "{what}");
+    }
+    let refused = length(json!(0), null(), null()).unwrap_err();
+    assert!(refused.contains("`max_position_embeddings` must be above 0, or -1 for no limit, it is 0"), "{refused}");
 }

@@ -122,6 +122,8 @@ fn special_tokens_come_from_every_file_that_names_them() {
     assert_eq!(special(json!({"additional_special_tokens": ["a", "b"]}), nothing), ["a", "b"]);
     assert_eq!(special(json!({"extra_special_tokens": ["a"], "additional_special_tokens": ["b"]}), nothing), ["a"]);
     assert_eq!(special(json!({"extra_special_tokens": {"x_token": "a"}}), nothing), ["a"]);
+    let both = json!({"extra_special_tokens": {"x_token": "a"}, "additional_special_tokens": ["b"]});
+    assert_eq!(special(both, nothing), ["a", "b"]);
     assert_eq!(special(json!({"image_token": "a"}), nothing), ["a"]);
     let map: fn(&Path) =
         |dir| edit(&dir.join("special_tokens_map.json"), |map| map["additional_special_tokens"] = json!(["b"]));
@@ -138,6 +140,70 @@ fn special_tokens_come_from_every_file_that_names_them() {
     let (tokenizer, _) = with("bert-mean-tiny", json!({"added_tokens_decoder": null}), added);
     let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "a").unwrap();
     assert!(!found.special);
+}
+
+#[test]
+fn a_token_of_added_tokens_json_is_special_if_another_file_names_it() {
+    let object = || json!({"content": "a", "lstrip": true, "normalized": true});
+    let typed = || json!({"content": "a", "lstrip": true, "normalized": true, "__type": "AddedToken"});
+    let nothing = || json!({});
+    for (config, map, special, normalized) in [
+        (nothing(), nothing(), false, true),
+        (json!({"eos_token": "a"}), nothing(), true, false),
+        (json!({"additional_special_tokens": ["a"]}), nothing(), true, false),
+        (json!({"extra_special_tokens": ["a"]}), nothing(), true, false),
+        (nothing(), json!({"eos_token": "a"}), true, false),
+        (nothing(), json!({"eos_token": object()}), true, false),
+        (nothing(), json!({"extra_special_tokens": ["a"]}), true, false),
+        (nothing(), json!({"extra_special_tokens": [object()]}), true, false),
+        // transformers looks at these only afterwards.
+        (json!({"eos_token": typed()}), nothing(), true, true),
+        (json!({"extra_special_tokens": {"x": "a"}}), nothing(), true, true),
+        (json!({"image_token": "a"}), nothing(), true, true),
+        (json!({"additional_special_tokens": [typed()]}), nothing(), false, true),
+        (nothing(), json!({"additional_special_tokens": ["a"]}), false, true),
+        (json!({"eos_token": "a"}), json!({"eos_token": null}), false, true),
+    ] {
+        for class in ["BertTokenizer", "PreTrainedTokenizerFast"] {
+            let mut fields = json!({"added_tokens_decoder": null, "tokenizer_class": class});
+            fields.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
+            let (tokenizer, _) = with("bert-mean-tiny", fields, |dir| {
+                write_json(&dir.join("added_tokens.json"), &json!({"a": 130}));
+                write_json(&dir.join("special_tokens_map.json"), &map);
+            });
+            let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "a").unwrap();
+            let flags = (found.special, found.normalized, found.lstrip);
+            assert_eq!(flags, (special, normalized, false), "{class} {config} {map}");
+        }
+    }
+}
+
+#[test]
+fn tokens_of_added_tokens_json_are_sorted_by_the_ids_in_both_files() {
+    let found = |class: &str, added: &'static str, own: Option<u32>| {
+        let (tokenizer, _) =
+            with("qwen3-tiny", json!({"added_tokens_decoder": null, "tokenizer_class": class}), |dir| {
+                fs::write(dir.join("added_tokens.json"), added).unwrap();
+                let Some(id) = own else { return };
+                edit(&dir.join("tokenizer.json"), |file| {
+                    let token = json!({"id": id, "content": "<new>", "lstrip": false, "rstrip": false,
+                    "normalized": false, "single_word": false, "special": false});
+                    file["added_tokens"].as_array_mut().unwrap().push(token);
+                });
+            });
+        ["<aa>", "<zz>", "<new>"].map(|token| tokenizer.token_to_id(token).unwrap_or_default())
+    };
+    let added = r#"{"<aa>": 1005, "<zz>": 1006}"#;
+    for class in ["Qwen2Tokenizer", "PreTrainedTokenizerFast"] {
+        assert_eq!(found(class, added, Some(1005)), [0, 1006, 1005], "the file's own token counts");
+        // The last of two with an id counts.
+        assert_eq!(found(class, r#"{"<aa>": 1005, "<zz>": 1005}"#, None), [0, 1005, 0]);
+        assert_eq!(found(class, r#"{"<zz>": 1005, "<aa>": 1005}"#, None), [1005, 0, 0]);
+    }
+    for gap in [2, 5] {
+        assert_eq!(found("Qwen2Tokenizer", added, Some(1005 + gap)), [1005, 1006, 1007]);
+        assert_eq!(found("PreTrainedTokenizerFast", added, Some(1005 + gap)), [1006, 1007, 1005]);
+    }
 }
 
 /// The new tokens of t5-tiny, which has rows for three, in the order of their ids, and the refusal or the warnings. `config` is the beginning of
@@ -204,6 +270,11 @@ fn unnamed_tokens_come_from_the_field_that_counts() {
         (r#""extra_special_tokens": ["<old>"]"#, newer, "<old><new>"),
         (r#""extra_special_tokens": [], "additional_special_tokens": ["<old>"]"#, None, "<old>"),
         (r#""x": null"#, older, "<new>"),
+        // An object of names does not replace the older spelling.
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, None, "<x><old>"),
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, Some("{}"), "<x><old>"),
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, older, "<x><new>"),
+        (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, newer, "<x><new>"),
     ] {
         assert_eq!(new_tokens(config, map).0.concat(), expected, "{config} {map:?}");
     }

@@ -34,15 +34,15 @@ pub(super) fn apply(
     }
     let own: BTreeMap<u32, AddedToken> = tokenizer.get_added_tokens_decoder().into_iter().collect();
     let listed = listed(&config)?;
-    // A class that builds the tokenizer takes the tokens of tokenizer.json only if there is no list.
-    let rebuilds = class != Class::Generic && listed.is_some();
+    // A class that builds the tokenizer adds all tokens once more, those of tokenizer.json only if there is no list.
+    let rebuilds = class != Class::Generic;
     let map = special_tokens_map(files, &config)?;
     let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
     let sources = Sources { files, config: &config, map: map.as_ref() };
     let (named, further) = (sources.named(class)?, sources.further(class)?);
     let mut tokens: Vec<AddedToken> = match listed {
         Some(listed) => listed.into_values().collect(),
-        None => legacy(files, &own)?,
+        None => legacy(&sources, &own)?,
     };
     let mut known: HashSet<String> = tokens.iter().map(|token| token.content.clone()).collect();
     let is_complete = !rebuilds || own.values().all(|token| known.contains(&token.content));
@@ -89,16 +89,21 @@ fn listed(config: &Fields<'_>) -> Result<Option<BTreeMap<u32, AddedToken>>, Load
     Ok(Some(tokens))
 }
 
-/// The tokens of `added_tokens.json`, which `own` tokens of `tokenizer.json` override, by id.
-fn legacy(files: &ModelFiles, own: &BTreeMap<u32, AddedToken>) -> Result<Vec<AddedToken>, LoadError> {
+/// The tokens of `added_tokens.json`, which `own` tokens of `tokenizer.json` override, by the ids in the files. The last token of an id
+/// counts.
+fn legacy(sources: &Sources<'_>, own: &BTreeMap<u32, AddedToken>) -> Result<Vec<AddedToken>, LoadError> {
+    let Some(added) = sources.files.json(ADDED_TOKENS)? else { return Ok(own.values().cloned().collect()) };
+    let fields = Fields::new(ADDED_TOKENS, &added)?;
+    let special = sources.special_texts();
     let mut tokens = BTreeMap::new();
-    if let Some(added) = files.json(ADDED_TOKENS)? {
-        let fields = Fields::new(ADDED_TOKENS, &added)?;
-        for (content, _) in fields.entries() {
-            tokens.insert(fields.required::<u32>(content)?, AddedToken::from(content.clone(), false));
-        }
+    for (content, _) in sources.in_order(&fields, None, fields.entries().collect())? {
+        let token = AddedToken::from(content.clone(), special.contains(content.as_str()));
+        tokens.insert(fields.required::<u32>(content)?, token);
     }
-    tokens.extend(own.iter().map(|(id, token)| (*id, token.clone())));
+    // Behind a gap the library has given the tokens other ids.
+    let ids = tokenizer_json::added_ids(sources.files)?;
+    let id = |(id, token): (&u32, &AddedToken)| (ids.get(&token.content).copied().unwrap_or(*id), token.clone());
+    tokens.extend(own.iter().map(id));
     Ok(tokens.into_values().collect())
 }
 

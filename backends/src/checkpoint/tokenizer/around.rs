@@ -1,7 +1,7 @@
 //! Special tokens around a text, which some classes of transformers 5 choose themselves.
 
 use super::class::Class;
-use super::named_tokens::special_token;
+use super::named_tokens::{is_null, special_token};
 use super::tokenizer_json;
 use crate::error::LoadError;
 use crate::formats::special_tokens::{SecondText, Template, set_template};
@@ -21,7 +21,16 @@ pub(super) fn apply(
     class: Class,
 ) -> Result<(), LoadError> {
     let [bos, eos, _, sep, _, cls, _] = class.special_tokens();
-    let token = |field| -> Result<Option<(String, u32)>, LoadError> {
+    let token = |field: (&str, &str)| -> Result<Option<(String, u32)>, LoadError> {
+        // In BERT's classes Python's null becomes a token "None" of this id.
+        let of_null = match (class, field.0) {
+            (Class::Bert | Class::DistilBert, "cls_token") => Some(2),
+            (Class::Bert | Class::DistilBert, "sep_token") => Some(3),
+            _ => None,
+        };
+        if of_null.is_some() && is_null(files, config, field.0)? {
+            return Ok(of_null.map(|id| ("None".to_owned(), id)));
+        }
         let name = special_token(files, config, field)?;
         Ok(tokenizer.token_to_id(&name).map(|id| (name, id)))
     };
@@ -35,7 +44,7 @@ pub(super) fn apply(
             let template = Template { bos: None, eos: Some(eos), second: SecondText::Joined };
             return set_template(tokenizer, &template).map_err(tokenizer_json::invalid);
         }
-        Class::Qwen2 | Class::Gpt2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
+        Class::Qwen2 | Class::Qwen35 | Class::Gpt2 | Class::Gemma | Class::Llama | Class::Generic => return Ok(()),
     };
     let (Some(first), Some(last)) = (token(first)?, token(last)?) else { return Ok(()) };
     let second = match class {

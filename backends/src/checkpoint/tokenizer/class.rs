@@ -1,8 +1,10 @@
 //! Class of a tokenizer, as AutoTokenizer of transformers 5 chooses it: some settings of `tokenizer_config.json` apply only to some classes.
 
-use super::tokenizer_json::{self, CONFIG, has_byte_level};
+use super::other_classes::is_other;
+use super::tokenizer_json::{self, CONFIG, has_byte_level, mentions_byte_level};
 use crate::error::LoadError;
 use crate::json::Fields;
+use crate::source::ModelFiles;
 use prefold_core::shown;
 use tokenizers::{ModelWrapper, Tokenizer};
 
@@ -18,6 +20,8 @@ pub(super) enum Class {
     Camembert,
     DebertaV2,
     Qwen2,
+    /// Qwen2's with marks in words.
+    Qwen35,
     Gpt2,
     Gemma,
     Llama,
@@ -27,7 +31,7 @@ pub(super) enum Class {
 }
 
 /// Class names in files, without the suffix `Fast`.
-const NAMES: [(&str, Class); 20] = [
+const NAMES: [(&str, Class); 24] = [
     ("BertTokenizer", Class::Bert),
     ("DistilBertTokenizer", Class::DistilBert),
     ("ElectraTokenizer", Class::Bert),
@@ -37,10 +41,14 @@ const NAMES: [(&str, Class); 20] = [
     ("LayoutLMTokenizer", Class::Bert),
     ("MPNetTokenizer", Class::Mpnet),
     ("RobertaTokenizer", Class::Roberta),
+    ("BartTokenizer", Class::Roberta),
+    ("LEDTokenizer", Class::Roberta),
+    ("MvpTokenizer", Class::Roberta),
     ("XLMRobertaTokenizer", Class::XlmRoberta),
     ("CamembertTokenizer", Class::Camembert),
     ("DebertaV2Tokenizer", Class::DebertaV2),
     ("Qwen2Tokenizer", Class::Qwen2),
+    ("Qwen3_5Tokenizer", Class::Qwen35),
     ("GPT2Tokenizer", Class::Gpt2),
     ("GemmaTokenizer", Class::Gemma),
     ("LlamaTokenizer", Class::Llama),
@@ -48,53 +56,6 @@ const NAMES: [(&str, Class); 20] = [
     ("DPRContextEncoderTokenizer", Class::Bert),
     ("DPRQuestionEncoderTokenizer", Class::Bert),
     ("DPRReaderTokenizer", Class::Bert),
-];
-
-/// Further classes that do not keep what `tokenizer.json` has, without the suffix `Fast`. Their tokens may differ; a
-/// warning says so.
-const OTHERS: [&str; 42] = [
-    "AlbertTokenizer",
-    "BarthezTokenizer",
-    "BertJapaneseTokenizer",
-    "BertweetTokenizer",
-    "BigBirdTokenizer",
-    "BlenderbotTokenizer",
-    "CLIPTokenizer",
-    "CodeGenTokenizer",
-    "CodeLlamaTokenizer",
-    "CohereTokenizer",
-    "DebertaTokenizer",
-    "EsmcTokenizer",
-    "FunnelTokenizer",
-    "GPTNeoXTokenizer",
-    "HerbertTokenizer",
-    "LasrTokenizer",
-    "LayoutLMv2Tokenizer",
-    "LayoutLMv3Tokenizer",
-    "LayoutXLMTokenizer",
-    "LukeTokenizer",
-    "M2M100Tokenizer",
-    "MBart50Tokenizer",
-    "MBartTokenizer",
-    "MLukeTokenizer",
-    "MarkupLMTokenizer",
-    "NllbTokenizer",
-    "NougatTokenizer",
-    "OpenAIGPTTokenizer",
-    "PegasusTokenizer",
-    "ProphetNetTokenizer",
-    "ReformerTokenizer",
-    "RemBertTokenizer",
-    "RoFormerTokenizer",
-    "SeamlessM4TTokenizer",
-    "Siglip2Tokenizer",
-    "SplinterTokenizer",
-    "Tipsv2Tokenizer",
-    "UdopTokenizer",
-    "VideoPrismTokenizer",
-    "WhisperTokenizer",
-    "XGLMTokenizer",
-    "XLNetTokenizer",
 ];
 
 /// Class of a model type if no file names one (`TOKENIZER_MAPPING_NAMES`).
@@ -135,12 +96,12 @@ impl Class {
     /// `config.json` has none.
     ///
     /// # Errors
-    /// A field is malformed.
+    /// A field is malformed, or a file cannot be read.
     pub(super) fn read(
         config: &Fields<'_>,
         model: &Fields<'_>,
         default: &str,
-        tokenizer: &Tokenizer,
+        (files, tokenizer): (&ModelFiles, &Tokenizer),
     ) -> Result<Self, LoadError> {
         let model_type: String = model.or("model_type", default.to_owned())?;
         let named = config.optional::<String>(FIELD)?;
@@ -148,12 +109,13 @@ impl Class {
         let find = |list: &[(&str, Self)], name: &str| list.iter().find(|(it, _)| *it == name).map(|(_, class)| *class);
         let class = match (find(&FIXED, &model_type), named) {
             (Some(fixed), Some(_)) => Some(fixed),
+            (_, Some(name)) if is_other(&name) => None,
             (_, Some(name)) => find(&NAMES, name.trim_end_matches("Fast")),
             (_, None) => find(&OF_MODEL_TYPES, &model_type),
         };
         Ok(match class {
             // Files of Llama 3 name the class of Llama 2.
-            Some(Self::Llama) if has_byte_level(tokenizer) => Self::Generic,
+            Some(Self::Llama) if has_byte_level(tokenizer) || mentions_byte_level(files)? => Self::Generic,
             class => class.unwrap_or(Self::Generic),
         })
     }
@@ -163,7 +125,7 @@ impl Class {
         match model {
             ModelWrapper::WordPiece(_) => matches!(self, Self::Bert | Self::DistilBert | Self::Mpnet),
             ModelWrapper::BPE(_) => {
-                matches!(self, Self::Roberta | Self::Qwen2 | Self::Gpt2 | Self::Gemma | Self::Llama)
+                matches!(self, Self::Roberta | Self::Qwen2 | Self::Qwen35 | Self::Gpt2 | Self::Gemma | Self::Llama)
             }
             ModelWrapper::Unigram(_) => matches!(self, Self::XlmRoberta | Self::Camembert | Self::DebertaV2 | Self::T5),
             ModelWrapper::WordLevel(_) => false,
@@ -179,7 +141,7 @@ impl Class {
         let named = config.optional::<String>(FIELD)?;
         let named = if named.is_none() { model.optional(FIELD)? } else { named };
         if self == Self::Generic {
-            let other = named.filter(|name| OTHERS.contains(&name.trim_end_matches("Fast")));
+            let other = named.filter(|name| is_other(name));
             return Ok(other.map(|name| {
                 let file = tokenizer_json::FILE;
                 format!(
@@ -207,7 +169,7 @@ impl Class {
                 ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"]
             }
             Self::DebertaV2 => ["[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
-            Self::Qwen2 => ["", "<|endoftext|>", "<|endoftext|>", "", "<|endoftext|>", "", ""],
+            Self::Qwen2 | Self::Qwen35 => ["", "<|endoftext|>", "<|endoftext|>", "", "<|endoftext|>", "", ""],
             Self::Gpt2 => ["<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "", "", "", ""],
             Self::Gemma => ["<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"],
             Self::Llama => ["<s>", "</s>", "<unk>", "", "", "", ""],

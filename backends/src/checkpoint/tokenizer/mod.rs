@@ -10,6 +10,7 @@ mod class;
 mod described_token;
 mod llama_template;
 mod named_tokens;
+mod other_classes;
 mod rebuilt;
 mod unknown_token;
 mod vocab_txt;
@@ -88,7 +89,7 @@ fn apply_config(
     sums: &mut TokenizerSums,
 ) -> Result<ReadTokenizer, LoadError> {
     let model = Fields::new("config.json", model)?;
-    let class = Class::read(config, &model, &read.model_type, &tokenizer)?;
+    let class = Class::read(config, &model, &read.model_type, (files, &tokenizer))?;
     let fits = class.fits(tokenizer.get_model());
     if fits {
         rebuilt::apply(&mut tokenizer, files, (config, class), sums)?;

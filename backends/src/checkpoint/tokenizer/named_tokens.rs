@@ -7,7 +7,7 @@ use crate::json::{Fields, names_in_order, shown, top_names_in_order};
 use crate::source::ModelFiles;
 use crate::source::tokenizer_files::SPECIAL_TOKENS;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokenizers::AddedToken;
 
 /// Fields of the named special tokens, in the order of [`Class::special_tokens`].
@@ -54,6 +54,17 @@ pub(super) fn special_token(
     let naming = Sources { files, config, map: map.as_ref() }.naming(field);
     let named = naming.map(|fields| token(fields, field)).transpose()?.flatten();
     Ok(named.map_or_else(|| usual.to_owned(), |token| token.content))
+}
+
+/// `true` if the file that counts has null for a named special token.
+///
+/// # Errors
+/// A file is malformed.
+pub(super) fn is_null(files: &ModelFiles, config: &Fields<'_>, field: &str) -> Result<bool, LoadError> {
+    let map = special_tokens_map(files, config)?;
+    let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
+    let naming = Sources { files, config, map: map.as_ref() }.naming(field);
+    Ok(naming.is_some_and(|fields| fields.get(field).is_none()))
 }
 
 /// Tokens by the names of their fields, in the order of the first token of each name.
@@ -132,13 +143,40 @@ impl<'a> Sources<'a> {
         if let Some(listed) = listed {
             return Ok(listed);
         }
-        // In special_tokens_map.json the older spelling is an argument of the class, which replaces its default.
-        let older = self.map.map(|map| list(map, OLDER)).transpose()?.flatten();
+        // In special_tokens_map.json, and where the newer spelling is an object of names, the older one is an argument of the class, which
+        // replaces its default.
+        let older = match self.map.filter(|map| map.mentions(OLDER)) {
+            Some(map) => list(map, OLDER)?,
+            None if extra_field(self.config) == EXTRA => list(self.config, OLDER)?,
+            None => None,
+        };
         match class {
             Class::T5 => self.of_t5(older.unwrap_or_default()),
             Class::Camembert => Ok(older.unwrap_or_else(|| special(["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"]))),
             _ => Ok(older.unwrap_or_default()),
         }
+    }
+
+    /// The tokens that are special in `added_tokens.json`: the files name or list them as texts, `special_tokens_map.json` also as objects.
+    pub(super) fn special_texts(&self) -> HashSet<&'a str> {
+        let text = |(fields, value): (&Fields<'_>, &'a Value)| match value {
+            Value::String(text) => Some(text.as_str()),
+            value if fields.file() == SPECIAL_TOKENS => value.get("content")?.as_str(),
+            _ => None,
+        };
+        let named = NAMED.into_iter().filter_map(|field| {
+            let fields = self.naming(field)?;
+            text((fields, fields.get(field)?))
+        });
+        let of_map = self.map.map(|map| (map, EXTRA));
+        // An object of names replaces the other file's list.
+        let is_replaced = of_map.and_then(|(map, field)| map.get(field)).is_some_and(Value::is_object);
+        let of_config = Some((self.config, extra_field(self.config))).filter(|_| !is_replaced);
+        let listed = of_config.into_iter().chain(of_map).flat_map(|(fields, field)| {
+            let items = fields.get(field).and_then(Value::as_array).into_iter().flatten();
+            items.filter_map(move |item| text((fields, item)))
+        });
+        named.chain(listed).collect()
     }
 
     /// T5's tokens: those of masked spans, `extra_ids` of them, come after others.
@@ -173,7 +211,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Fields of a file, or of an object in it, in file order.
-    fn in_order<'f>(
+    pub(super) fn in_order<'f>(
         &self,
         fields: &Fields<'_>,
         object: Option<&str>,

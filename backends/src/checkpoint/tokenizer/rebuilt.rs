@@ -24,6 +24,9 @@ use tokenizers::{NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 /// The character that SentencePiece writes for a space.
 const SPACE: char = '\u{2581}';
 
+/// Pattern of Qwen3.5.
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 /// Replaces the normalizer, the pre-tokenizer and the settings of the model by the ones of the class.
 ///
 /// # Errors
@@ -65,7 +68,7 @@ fn normalizer(
             let steps = lowercase.into_iter().chain([spaces, NFC.into(), Strip::new(false, true).into()]);
             Some(Normalizers::new(steps.collect()).into())
         }
-        Class::Qwen2 => Some(NFC.into()),
+        Class::Qwen2 | Class::Qwen35 => Some(NFC.into()),
         Class::Gemma => Some(replace(ReplacePattern::String(" ".to_owned()), &SPACE.to_string())?),
         Class::Roberta | Class::Gpt2 | Class::Llama | Class::Generic => None,
     })
@@ -114,8 +117,8 @@ fn pre_tokenizer(config: &Fields<'_>, class: Class) -> Result<Option<PreTokenize
             let steps = splits.into_iter().chain([metaspace(scheme, true)]);
             return Ok(Some(Sequence::new(steps.collect()).into()));
         }
-        Class::Qwen2 => vec![
-            split(SplitPattern::Regex(QWEN2.to_owned()), Isolated)?,
+        Class::Qwen2 | Class::Qwen35 => vec![
+            split(SplitPattern::Regex(if class == Class::Qwen2 { QWEN2 } else { QWEN35 }.to_owned()), Isolated)?,
             ByteLevel::new(adds_space(false)?, true, false).into(),
         ],
         Class::Gemma => vec![split(SplitPattern::String(" ".to_owned()), MergedWithPrevious)?],

@@ -1,10 +1,12 @@
 //! Reading of `tokenizer.json`.
 
 use crate::error::LoadError;
-use crate::json::Fields;
+use crate::json::{Fields, not_json};
 use crate::json_memory;
 use crate::source::ModelFiles;
 use prefold_core::{TokenizerFile, TokenizerSums, check_normalizer};
+use serde::Deserialize;
+use std::collections::HashMap;
 use tokenizers::normalizers::{Lowercase, Sequence};
 use tokenizers::{
     ModelWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer, TruncationDirection, TruncationParams,
@@ -38,7 +40,7 @@ pub(crate) fn read_file(
     let parsed = json_memory::check(FILE, &bytes)?;
     // The library's own message is meant for its developers.
     let file: TokenizerFile = serde_json::from_slice(&bytes).map_err(|error| {
-        let problem = if error.is_data() { error.to_string() } else { format!("is not JSON: {error}") };
+        let problem = if error.is_data() { error.to_string() } else { not_json(&bytes, &error) };
         LoadError::invalid(FILE, problem)
     })?;
     let others = sums.built_bytes();
@@ -88,6 +90,32 @@ pub(super) fn has_byte_level(tokenizer: &Tokenizer) -> bool {
         }
     }
     tokenizer.get_pre_tokenizer().is_some_and(is_byte_level)
+}
+
+/// The ids of added tokens in `tokenizer.json`.
+///
+/// # Errors
+/// The file is malformed.
+pub(super) fn added_ids(files: &ModelFiles) -> Result<HashMap<String, u32>, LoadError> {
+    #[derive(Deserialize)]
+    struct Token {
+        id: u32,
+        content: String,
+    }
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        added_tokens: Vec<Token>,
+    }
+    let Some(bytes) = files.read(FILE)? else { return Ok(HashMap::new()) };
+    let file: File = serde_json::from_slice(&bytes).map_err(|error| LoadError::invalid(FILE, error.to_string()))?;
+    Ok(file.added_tokens.into_iter().map(|token| (token.content, token.id)).collect())
+}
+
+/// `true` if the text of `tokenizer.json` has the name of byte-level steps anywhere, as transformers searches it for Llama's class.
+pub(super) fn mentions_byte_level(files: &ModelFiles) -> Result<bool, LoadError> {
+    const NAME: &[u8] = b"\"ByteLevel\"";
+    Ok(files.read(FILE)?.is_some_and(|text| text.windows(NAME.len()).any(|it| it == NAME)))
 }
 
 /// Converts texts to lower case before all other steps of the tokenizer, except special tokens in a text.

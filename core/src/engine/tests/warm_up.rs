@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::error::causes_of_not_finite;
+use crate::execute::output_checks::is_zero_vector;
+use crate::execute::warm_up::WarmUpAnswers;
+use crate::outputs::{Output, OutputKind};
 use crate::testing::support::Fate;
 
 /// Starts an engine with a warm-up of this many tokens, whose passes end so; further ones are answered.
@@ -26,7 +29,7 @@ fn answers_of_zeros_alone_are_warned_of() {
     let warning = |zero| WarmUpAnswers { texts: 8, not_finite: 0, zero }.warning("float32");
     assert!(warning(8).unwrap().contains("are the files complete?"));
     assert_eq!((warning(7), WarmUpAnswers::default().warning("float32")), (None, None));
-    let output = |data: &[f32]| Output::pooled(data.to_vec());
+    let output = |data: &[f32]| Output::of(OutputKind::Embedding, data.to_vec(), 2);
     assert_eq!([&[0.0, -0.0][..], &[0.0, 1e-30], &[]].map(|data| is_zero_vector(&output(data))), [true, false, false]);
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env, value_parser = boolean)]
     pub(crate) protect_metrics: bool,
 
-    /// Refuse requests with fields that no route reads or that mean nothing to the model, except `user`. By default such fields are
+    /// Refuse requests with fields that the route does not read or that mean nothing to the model, except `user`. By default such fields are
     /// ignored and named in the header x-ignored-fields of the response
     #[arg(long, env, value_parser = boolean)]
     pub(crate) strict_fields: bool,
