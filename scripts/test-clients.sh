@@ -14,4 +14,4 @@ PREFOLD_MINILM=${PREFOLD_MINILM:-$(scripts/fetch-minilm.sh)}
 export PREFOLD_MINILM
 cd tests/e2e
 ../../.venv/bin/python -m pytest -rs test_openai_client.py test_clients.py test_examples.py test_docs_page.py \
-    test_deployment.py test_alerts.py test_nginx.py test_traces.py test_encoders.py "$@"
+    test_deployment.py test_chart_values.py test_alerts.py test_nginx.py test_traces.py test_encoders.py "$@"

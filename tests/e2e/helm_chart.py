@@ -19,5 +19,13 @@ def render(values=None, name="test"):
                 for manifest in manifests(text)]
 
 
+def pod(found):
+    """Pod specification of the deployment in `found`, and its container."""
+    (deployment,) = of_kind(found, "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    return spec, container
+
+
 def of_kind(found, kind):
     return [manifest for manifest in found if manifest["kind"] == kind]

@@ -79,6 +79,12 @@ CASES = {
 
     "many requests are refused": (
         "PrefoldRefusesRequests", {requests("200"): "0+9x400", requests("429"): "0+1x400"}, {4: [], 6: [INSTANCE]}),
+    "all requests are refused while probes are answered": (
+        "PrefoldRefusesRequests",
+        {requests("429"): "0+1x400", **{requests("200", route): "0+60x400" for route in ("/health", "/ready", "/ping", "/metrics")}},
+        {4: [], 6: [INSTANCE]}),
+    "requests to the root are refused": (
+        "PrefoldRefusesRequests", {requests("429", "/"): "0+1x400", requests("200", "/"): "0+9x400"}, {4: [], 6: [INSTANCE]}),
     "few requests are refused": ("PrefoldRefusesRequests", {requests("200"): "0+99x400", requests("429"): "0+1x400"}, {30: []}),
 
     "requests fail": ("PrefoldFails", {requests("500"): "0+1x400"}, {1: [INSTANCE], 60: [INSTANCE]}),

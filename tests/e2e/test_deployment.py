@@ -15,7 +15,7 @@ import yaml
 
 from fake_hub import LISTING, NAME, Hub, hang
 from harness import PREFOLD, ROOT, START_LIMIT, STOP_LIMIT, Address, Server, environment, eventually, run_to_end
-from helm_chart import CHART, manifests, of_kind, render
+from helm_chart import CHART, manifests, of_kind, pod, render
 from https import HttpsServer, copy
 from loading import Loading
 
@@ -34,14 +34,6 @@ def flags_of(binary):
 def validate(manifest):
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="make test-clients installs it")
     kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
-
-
-def pod(found):
-    """Pod specification of the deployment in `found`, and its container."""
-    (deployment,) = [manifest for manifest in found if manifest["kind"] == "Deployment"]
-    spec = deployment["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
-    return spec, container
 
 
 def variables(container):
