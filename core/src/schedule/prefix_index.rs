@@ -147,8 +147,8 @@ impl PrefixIndex {
         Some(Nearest { ticket: turn.ticket, group: Some(group) })
     }
 
-    /// Makes [`nearest`](Self::nearest) skip a group that it returned until it is shown again. No entry of the group may be
-    /// removed or covered meanwhile.
+    /// Makes [`nearest`](Self::nearest) skip a group that it returned until it is shown again, or until one of its entries is
+    /// covered or removed: the leading job takes its entries whatever their groups.
     pub(crate) fn hide_group(&mut self, Group { id, .. }: Group) {
         let Node { parent, .. } = self.tree[id];
         let first = self.tree[id].first();
@@ -157,7 +157,11 @@ impl PrefixIndex {
 
     /// Undoes [`hide_group`](Self::hide_group).
     pub(crate) fn show_group(&mut self, Group { id, .. }: Group) {
-        let Node { parent, .. } = self.tree[id];
+        let Node { parent, covered, .. } = self.tree[id];
+        // A covered node makes its own offers.
+        if covered {
+            return;
+        }
         let first = self.tree[id].first();
         self.change_here(parent, |parent| first.is_some_and(|turn| parent.below.insert((turn, id))));
     }

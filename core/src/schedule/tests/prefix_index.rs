@@ -200,3 +200,31 @@ proptest! {
         run(Folding::Whole, steps);
     }
 }
+
+/// The leading job takes an entry of a group that is hidden: what remains of the group is offered below it, and once.
+#[test]
+fn a_group_may_lose_entries_while_it_is_hidden() {
+    for is_covered in [true, false] {
+        let mut index = PrefixIndex::new(Folding::Prefix);
+        let places: Vec<NodeId> = [&[1, 2, 3][..], &[1, 2, 4], &[1, 2, 5, 6]]
+            .into_iter()
+            .zip(0..)
+            .map(|(ids, ticket)| index.insert(at(ticket), &Tokens::new(ids.to_vec()), Outputs::EMBEDDING))
+            .collect();
+        let group = index.nearest(|_| true).unwrap().group.unwrap();
+        index.hide_group(group);
+        assert_eq!(index.nearest(|_| true), None);
+        if is_covered {
+            index.cover(places[0]);
+        }
+        index.remove(at(0), places[0]);
+        index.show_group(group);
+        for ticket in [1, 2] {
+            assert_eq!(index.nearest(|_| true).unwrap().ticket, ticket, "{is_covered}");
+            index.remove(at(ticket), places[ticket as usize]);
+        }
+        assert_eq!(index.nearest(|_| true), None);
+        index.uncover();
+        assert!(index.tree.is_bare());
+    }
+}
