@@ -248,7 +248,7 @@ def test_refusals_at_the_start_do_not_tell_the_key():
     code, printed = run_to_end("--api-key", KEYS[0], "--hf-token", TOKEN, "--model-id", "no-such-model")
     assert code != 0 and KEYS[0] not in printed and TOKEN not in printed, printed
     code, printed = run_to_end("--api-key", f"{KEYS[0]}\n{KEYS[1]}")
-    assert code != 0 and "several lines" in printed and KEYS[0] not in printed and KEYS[1] not in printed, printed
+    assert code != 0 and "line breaks" in printed and KEYS[0] not in printed and KEYS[1] not in printed, printed
 
 
 def test_white_space_around_a_key_is_no_part_of_it():

@@ -182,10 +182,10 @@ impl Asked {
     }
 }
 
-/// Asserts that null occurs only as the offset of special tokens, and that base64 decodes to finite values.
+/// Asserts that null occurs only as the offset of special tokens and as the strings of tokens not asked for, and that base64 decodes to finite values.
 fn check_value(name: &str, value: &Value, element: &str, is_big: bool) {
     match value {
-        Value::Null => assert!(matches!(name, "start" | "stop"), "`{name}` is null"),
+        Value::Null => assert!(matches!(name, "start" | "stop" | "token_strs"), "`{name}` is null"),
         Value::Array(items) => items.iter().for_each(|item| check_value(name, item, element, is_big)),
         Value::Object(fields) => fields.iter().for_each(|(name, value)| check_value(name, value, element, is_big)),
         Value::String(text) if matches!(name, "embedding" | "base64" | "data") => {
