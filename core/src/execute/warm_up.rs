@@ -57,7 +57,7 @@ impl WarmUpAnswers {
         }
     }
 
-    /// A warning if some answers are not finite, or if all are 0, as those of a file that was preallocated for a download.
+    /// A warning if some answers are not finite, or if all are 0, as with a file that was preallocated for a download.
     pub(crate) fn warning(self, dtype: &str) -> Option<String> {
         let Self { texts, not_finite, zero } = self;
         if texts > 0 && zero == texts {

@@ -45,7 +45,7 @@ fn a_pooling_that_no_list_names_is_followed_with_a_warning() {
     for (model, is_causal, warning) in [
         ("bert-cls-tiny", None, Some("pool the mean")),
         ("bert-mean-tiny", None, None),
-        // A ...ForCausalLM, as those of models that became embedders.
+        // A ...ForCausalLM, like models that became embedders.
         ("llama-tiny", None, Some("pool the last token")),
         ("llama-tiny", Some(true), Some("pool the last token")),
         ("llama-tiny", Some(false), None),

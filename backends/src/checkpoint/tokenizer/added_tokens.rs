@@ -34,7 +34,7 @@ pub(super) fn apply(
     }
     let own: BTreeMap<u32, AddedToken> = tokenizer.get_added_tokens_decoder().into_iter().collect();
     let listed = listed(&config)?;
-    // A class that builds the tokenizer adds all tokens once more, those of tokenizer.json only if there is no list.
+    // A class that builds the tokenizer adds all tokens once more, from tokenizer.json only if there is no list.
     let rebuilds = class != Class::Generic;
     let map = special_tokens_map(files, &config)?;
     let map = map.as_ref().map(|map| Fields::new(SPECIAL_TOKENS, map)).transpose()?;
