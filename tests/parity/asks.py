@@ -40,8 +40,8 @@ def pairs(texts):
 
 
 def ends_in_unit_vectors(folder):
-    """True if the last module is Normalize; in a Router, the last module of the default route. A server then scales vectors, otherwise
-    it is told not to."""
+    """True if the last module is Normalize; in a Router, the last module of the default route. A server then scales vectors;
+    otherwise the request turns scaling off."""
     try:
         last = read(folder / "modules.json")[-1]
         if last["type"].endswith("Router"):

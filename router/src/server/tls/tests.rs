@@ -15,7 +15,7 @@ const SECOND: [&str; 2] = [
     include_str!("../../../../tests/fixtures/tls/second.cert.pem"),
     include_str!("../../../../tests/fixtures/tls/second.key.pem"),
 ];
-/// What `openssl x509 -enddate` reads: 4 November 2126, 11:28:39 UTC.
+/// The end that `openssl x509 -enddate` reads: 4 November 2126, 11:28:39 UTC.
 const EXPIRY_OF_FIRST: f64 = 4_949_465_319.0;
 const ENCRYPTED: &str = include_str!("../../../../tests/fixtures/tls/encrypted.key.pem");
 
