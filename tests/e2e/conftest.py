@@ -49,7 +49,8 @@ def served(servers):
 
 
 def pytest_runtest_setup(item):
-    item.log_marks = {server: len(server.log()) for server in Server.running}
+    for server in Server.running:
+        server.test_begins_at = len(server.whole_log())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,7 +59,6 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
         for server in Server.running:
-            written = server.log()[item.log_marks.get(server, 0):]
-            if written:
+            if written := server.log():
                 report.sections.append((f"log of prefold {' '.join(map(str, server.args))}", written[-20000:]))
     return report

@@ -133,6 +133,7 @@ class Server(Address):
 
     def __init__(self, *args, env=None):
         self.args = args
+        self.test_begins_at = 0
         self.directory = tempfile.TemporaryDirectory(prefix="prefold-e2e-")
         self.log_path = Path(self.directory.name) / "log"
         hostname = () if {"--hostname", "--host"} & set(args) else ("--hostname", "127.0.0.1")
@@ -143,14 +144,18 @@ class Server(Address):
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         Server.running.append(self)
         super().__init__(None)
-        self.wait_until_ready(self.process, self.log)
+        self.wait_until_ready(self.process, self.whole_log)
 
     def log(self):
+        """Lines written since the running test began, because tests share servers."""
+        return self.whole_log()[self.test_begins_at:]
+
+    def whole_log(self):
         return self.log_path.read_text(errors="replace")
 
     def metrics(self):
         """Address of /metrics with --prometheus-port."""
-        (port,) = re.findall(r"127\.0\.0\.1:(\d+)", next(x for x in self.log().splitlines() if "metrics" in x))
+        (port,) = re.findall(r"127\.0\.0\.1:(\d+)", next(x for x in self.whole_log().splitlines() if "metrics" in x))
         return Address(int(port))
 
     def terminate(self):
@@ -169,7 +174,7 @@ class Server(Address):
 
     def check_end(self):
         """Sends SIGTERM and asserts exit status 0 and a log without panics."""
-        status, log = self.wait(), self.log()
+        status, log = self.wait(), self.whole_log()
         self.directory.cleanup()
         assert status == 0, f"prefold {self.args} ended with {status}:\n{log}"
         self.check_log(log)
