@@ -90,6 +90,7 @@ fn start(config: Config, warnings: &[String], wrap: Wrap) -> anyhow::Result<Stop
 async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
     let Config { load, names, engine, limits, server, .. } = config;
     let signals = Signals::listen().context("cannot catch signals")?;
+    let hangup = signal(SignalKind::hangup()).context("cannot catch signals")?;
     stop_watchdog::start(server.serving).context("cannot start the shutdown watchdog")?;
     let metrics = metrics::install().context("cannot collect metrics")?;
     tokio::spawn(metrics::run_upkeep(metrics.clone()));
@@ -97,7 +98,6 @@ async fn serve(config: Config, wrap: Wrap) -> anyhow::Result<Stopped> {
 
     let ServerConfig { address, tls, metrics: metrics_address, http, serving } = server;
     allow_files(serving.connections.connections);
-    let hangup = signal(SignalKind::hangup()).context("cannot catch signals")?;
     let (keys, of_listener) = (http.api_keys.clone(), tls.clone());
     tokio::spawn(reloading::reload(hangup, move |was_asked| {
         keys.refresh(was_asked);

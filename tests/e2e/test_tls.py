@@ -38,6 +38,13 @@ def test_answers_are_those_of_http(https, builtin):
         assert len(json.loads(connection.getresponse().read())) == len(TEXTS)
 
 
+def test_a_client_without_tls_is_in_the_log(https):
+    with socket.create_connection(("127.0.0.1", https.port), timeout=20) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")
+        client.recv(100)
+    eventually(lambda: "http:// instead of https://" in https.whole_log(), "a line once a minute")
+
+
 def expiry(name):
     end = ssl._ssl._test_decode_cert(str(CERTIFICATES / f"{name}.cert.pem"))["notAfter"]
     return ssl.cert_time_to_seconds(end)

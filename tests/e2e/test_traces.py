@@ -140,6 +140,10 @@ def test_the_client_decides_what_is_recorded_and_errors_are_told():
 def test_a_collector_that_is_away_harms_nobody():
     with Server("--model-id", FIXTURES / "qwen3-tiny", "--otlp-endpoint", "http://127.0.0.1:9") as server:
         assert server.post("/embed", {"inputs": "Hi"}).status == 200
+        server.terminate()
+        assert server.wait() == 0
+        (line,) = [line for line in server.log().splitlines() if " WARN " in line or " ERROR " in line]
+        assert "traces are lost" in line and "http://127.0.0.1:9/v1/traces" in line
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "grpc://localhost:4317"])

@@ -19,14 +19,14 @@ pub(crate) enum FileError {
     Unknown { key: String, hint: String },
     #[error("`{key}` is {is}; it must be {expected}")]
     Type { key: String, is: &'static str, expected: &'static str },
-    #[error("`{0}` is given twice, once with `-` and once with `_`")]
-    Twice(String),
+    #[error("`{0}` and `{1}` are the same flag; give one of them")]
+    Twice(String, String),
 }
 
 /// Settings of the file as arguments, without settings that `matches` has from the command line or environment, or that
 /// contradict these.
 ///
-/// Keys are flag names, with `-` or `_` between words.
+/// Keys are flag names or their aliases, with `-` or `_` between words.
 ///
 /// # Errors
 /// [`FileError`]: the text is not TOML, or a key is not a flag.
@@ -36,13 +36,13 @@ pub(crate) fn arguments(text: &str, command: &Command, matches: &ArgMatches) -> 
         problem: error.message().to_owned(),
     })?;
     let mut arguments = Vec::new();
-    let mut seen = Vec::new();
+    let mut seen: Vec<(&Arg, &String)> = Vec::new();
     for (key, value) in &table {
         let flag = find(command, key)?;
-        if seen.contains(&flag.get_id()) {
-            return Err(FileError::Twice(key.clone()));
+        if let Some((_, other)) = seen.iter().find(|(known, _)| *known == flag) {
+            return Err(FileError::Twice(String::clone(other), key.clone()));
         }
-        seen.push(flag.get_id());
+        seen.push((flag, key));
         let given = given(flag, key, value)?;
         let has_priority = |other: &Arg| other == flag || contradict(command, other, flag);
         if !command.get_arguments().any(|other| is_explicit(matches, other) && has_priority(other)) {
@@ -75,7 +75,11 @@ pub(super) fn find<'a>(command: &'a Command, key: &str) -> Result<&'a Arg, FileE
     let long = key.replace('_', "-");
     let in_a_file = |flag: &&Arg| !matches!(flag.get_id().as_str(), "help" | "version" | "config");
     let mut flags = command.get_arguments().filter(in_a_file);
-    flags.find(|flag| flag.get_long() == Some(&long)).ok_or_else(|| {
+    let is_named = |flag: &&Arg| {
+        let aliases = flag.get_all_aliases().unwrap_or_default();
+        flag.get_long() == Some(&long) || flag.get_long().is_some() && aliases.contains(&&*long)
+    };
+    flags.find(is_named).ok_or_else(|| {
         let hint = match command.get_arguments().filter_map(Arg::get_long).find(|known| differ_by_one(known, &long)) {
             Some(known) if known == long => " here; give it on the command line".to_owned(),
             Some(known) => format!("; is `{known}` meant?"),
@@ -157,6 +161,7 @@ mod tests {
         assert_eq!(args.model.source.model_id.as_deref(), Some("models/x y"));
         assert_eq!(args.server.api_key, ["k".parse().unwrap(), "l".parse().unwrap()]);
         assert_eq!(args.batching.max_concurrent_requests, 512);
+        assert_eq!(read("host = '::1'\nmax_model_len = 7", "").unwrap().server.hostname, "::1");
         // A list of the command line replaces the file's.
         assert_eq!(read(file, "--cors-allow-origin https://c.example").unwrap().server.cors_allow_origin.len(), 1);
     }
@@ -189,7 +194,11 @@ mod tests {
             ("port = [1]", "`port` is a list; it must be"),
             ("[server]\nport = 1", "`server` is not a flag"),
             ("port = 1\nport = 2", "line 2"),
-            ("max-batch-tokens = 1\nmax_batch_tokens = 2", "twice"),
+            (
+                "max-batch-tokens = 1\nmax_batch_tokens = 2",
+                "`max-batch-tokens` and `max_batch_tokens` are the same flag",
+            ),
+            ("host = '::'\nhostname = '::1'", "`host` and `hostname` are the same flag"),
             ("port = 1\n\napi-key = hunter2", "line 3"),
             ("port = 1\napi-key = 'hunter2", "line 2"),
         ] {

@@ -165,7 +165,10 @@ pub(crate) async fn serve(
         }
         name = signals.another() => {
             let requests = cut_off(&app, &unfinished).await;
-            tracing::warn!(signal = name, requests, "stopped at once by a second signal; requests were cut off");
+            match requests {
+                0 => tracing::info!(signal = name, "stopped at once by a second signal; no request was in progress"),
+                _ => tracing::warn!(signal = name, requests, "stopped at once by a second signal; requests were cut off"),
+            }
             Ok(Stopped::Interrupted)
         }
     }

@@ -4,6 +4,7 @@ use super::byte_stream::ByteStream;
 use crate::state::reloading::{self, LastProblem, invalid};
 use crate::state::unix_time;
 use crate::telemetry::metrics::CERTIFICATE_EXPIRY;
+use crate::telemetry::rare_warning::RareWarning;
 use metrics::gauge;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -111,8 +112,21 @@ impl Tls {
         timeout: Duration,
     ) -> io::Result<Box<dyn ByteStream>> {
         let handshake = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream);
-        let stream = tokio::time::timeout(timeout, handshake).await.map_err(|_| ErrorKind::TimedOut)??;
-        Ok(Box::new(TlsConnection(stream)))
+        let stream = tokio::time::timeout(timeout, handshake).await.map_err(|_| ErrorKind::TimedOut)?;
+        Ok(Box::new(TlsConnection(stream.inspect_err(warn_of_handshake)?)))
+    }
+}
+
+/// Warns of a client that does not speak TLS or does not accept the certificate, once a minute at most. Probes that only connect
+/// are no failures.
+fn warn_of_handshake(error: &io::Error) {
+    static FAILURES: RareWarning = RareWarning::new();
+    if error.kind() == ErrorKind::InvalidData
+        && let Some(failures) = FAILURES.is_due(unix_time())
+    {
+        let is_plain = error.to_string().contains("InvalidContentType");
+        let cause = if is_plain { "; the client may use http:// instead of https://" } else { "" };
+        tracing::warn!(failures, "a TLS handshake failed: {error}{cause}");
     }
 }
 

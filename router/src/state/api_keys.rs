@@ -2,6 +2,7 @@
 
 use super::reloading::{FileIdentity, LastProblem, invalid, read};
 use super::secret::{self, Secret};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::PathBuf;
@@ -96,13 +97,6 @@ impl Key {
         let name = name.map_or_else(|| number.to_string().into(), Into::into);
         Self { secret, owner: KeyOwner { number, name } }
     }
-
-    /// The key of a line of the file, `KEY` or `KEY # NAME`.
-    fn of_line(line: &str, known: &[Self]) -> Option<Self> {
-        let (key, name) = line.split_once(" #").map_or((line, None), |(key, name)| (key, Some(name.trim())));
-        let secret = secret::api_key(key).ok().filter(Secret::is_one_line)?;
-        Some(Self::new(secret, name.filter(|name| !name.is_empty()), known))
-    }
 }
 
 impl KeyFile {
@@ -158,12 +152,28 @@ fn parse(text: &str, known: &[Key]) -> io::Result<Arc<[Key]>> {
     // Editors put a byte order mark before the first line.
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).enumerate();
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let key = |(at, line)| {
-        let problem = || format!("line {} is not a key that a request can send: it has control characters", at + 1);
-        Key::of_line(line, known).ok_or_else(|| invalid(&problem()))
-    };
-    let keys = lines.map(key).collect::<io::Result<Arc<[Key]>>>()?;
-    if keys.is_empty() { Err(invalid("has no keys")) } else { Ok(keys) }
+    let mut keys = Vec::new();
+    let mut seen = HashMap::new();
+    for (at, line) in lines {
+        let number = at + 1;
+        let problem = || format!("line {number} is not a key that a request can send: it has control characters");
+        let (secret, name) = key_and_name(line).ok_or_else(|| invalid(&problem()))?;
+        match seen.insert(secret.expose().to_owned(), (number, name)) {
+            None => keys.push(Key::new(secret, name, known)),
+            Some((_, same)) if same == name => {}
+            Some((first, _)) => {
+                return Err(invalid(&format!("lines {first} and {number} are the same key under two names")));
+            }
+        }
+    }
+    if keys.is_empty() { Err(invalid("has no keys")) } else { Ok(keys.into()) }
+}
+
+/// The key of a line of the file, `KEY` or `KEY # NAME`, and its name.
+fn key_and_name(line: &str) -> Option<(Secret, Option<&str>)> {
+    let (key, name) = line.split_once(" #").map_or((line, None), |(key, name)| (key, Some(name.trim())));
+    let secret = secret::api_key(key).ok().filter(Secret::is_one_line)?;
+    Some((secret, name.filter(|name| !name.is_empty())))
 }
 
 #[cfg(test)]
@@ -216,12 +226,13 @@ mod tests {
             ("# none\n", "has no keys"),
             ("half a k", "no line feed"),
             ("old\n\nk\u{7}\n", "line 3 is not a key"),
+            ("other # a\nnew\nother # b\n", "lines 1 and 3 are the same key under two names"),
         ] {
             write(broken);
             let said = file.read_again(false).unwrap_err().to_string();
             assert!(said.contains(problem), "{broken:?}: {said}");
         }
-        write("other\nnew\n");
+        write("other\nnew\nother\n");
         file.refresh(false);
         assert!(good("new") && good("given") && !good("old"));
         assert_eq!(number("other"), other, "a key that stays has its number");

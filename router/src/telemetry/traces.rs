@@ -2,6 +2,8 @@
 //!
 //! The engine opens the spans within it (`prefold_core::trace`).
 
+use super::rare_warning::RareWarning;
+use crate::state::unix_time;
 use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
 use opentelemetry::propagation::TextMapPropagator;
@@ -9,8 +11,9 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::HeaderExtractor;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
 use prefold_core::trace::TARGET;
 use prefold_core::{Timings, Usage, without_credentials};
 use std::time::Duration;
@@ -59,7 +62,9 @@ impl Exporter {
     /// # Errors
     /// The HTTP client cannot be created.
     pub(crate) fn start(config: &TraceConfig) -> Result<Self, ExporterBuildError> {
-        let exporter = SpanExporter::builder().with_http().with_endpoint(&config.endpoint).build()?;
+        let otlp = SpanExporter::builder().with_http().with_endpoint(&config.endpoint).build()?;
+        let exporter =
+            Reporting { otlp, endpoint: without_credentials(&config.endpoint), failures: RareWarning::new() };
         let resource = Resource::builder().with_service_name(config.service_name.clone()).build();
         Ok(Self(SdkTracerProvider::builder().with_resource(resource).with_batch_exporter(exporter).build()))
     }
@@ -82,6 +87,34 @@ impl Exporter {
         if let Err(error) = self.0.shutdown_with_timeout(FLUSH_TIMEOUT) {
             tracing::warn!(%error, "the last spans were not sent");
         }
+    }
+}
+
+/// The exporter, whose failures are logged with the collector's address once a minute at most.
+#[derive(Debug)]
+struct Reporting {
+    otlp: SpanExporter,
+    endpoint: String,
+    failures: RareWarning,
+}
+
+impl opentelemetry_sdk::trace::SpanExporter for Reporting {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        if let Err(error) = self.otlp.export(batch).await
+            && let Some(failures) = self.failures.is_due(unix_time())
+        {
+            tracing::warn!(endpoint = self.endpoint, %error, failures, spans, "traces are lost: the collector does not take them");
+        }
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.otlp.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.otlp.set_resource(resource);
     }
 }
 

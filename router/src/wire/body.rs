@@ -245,11 +245,11 @@ fn explain<T: DeserializeOwned>(
     let path = again.err().map(|error| error.path().to_string()).filter(|path| path != ".");
     let problem = plain(&error.to_string());
     match problem.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
-        // The path ends with the object that lacks the field.
-        Some((name, place)) => {
+        // The path ends with the object that lacks the field; serde's position is the end of that object.
+        Some((name, _)) => {
             let others = if path.is_none() { names.other_names(name) + &ignored.instead() } else { String::new() };
             let field = path.map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"));
-            ApiError::Body { field: Some(field), problem: format!("missing field{place}{others}") }
+            ApiError::Body { field: Some(field), problem: format!("missing field{others}") }
         }
         None => ApiError::Body { field: path, problem },
     }

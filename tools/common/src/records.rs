@@ -1,6 +1,7 @@
 //! Input of texts and rerank requests: lines of text or JSON.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::fs::File;
 use std::io::BufRead;
 use std::path::Path;
@@ -148,8 +149,7 @@ impl<R: BufRead> Records<R> {
 
     fn record(&mut self, text: &str) -> Result<Record, InputError> {
         if self.format == Format::Auto {
-            let json = text.starts_with(['{', '[', '"']) && serde_json::from_str::<Line>(text).is_ok();
-            self.format = if json { Format::Jsonl } else { Format::Lines };
+            self.format = detect(text).map_err(|problem| InputError::Line { line: self.line, problem })?;
         }
         if self.format == Format::Lines {
             return Ok(Record::Texts(vec![text.to_owned()]));
@@ -177,6 +177,25 @@ impl<R: BufRead> Iterator for Records<R> {
         let text = text.strip_suffix('\r').unwrap_or(text);
         Some(self.record(text).map(|record| (self.line, record)))
     }
+}
+
+/// The format of a file whose first line is `text`.
+///
+/// # Errors
+/// The line is JSON that is no request, or the beginning of JSON over several lines.
+fn detect(text: &str) -> Result<Format, String> {
+    if text.starts_with(['{', '[', '"']) && serde_json::from_str::<Line>(text).is_ok() {
+        return Ok(Format::Jsonl);
+    }
+    let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
+    match text.trim() {
+        "[" | "{" => {}
+        text if text.starts_with(['{', '[']) && is_json() => {}
+        _ => return Ok(Format::Lines),
+    }
+    Err("is JSON, but not one request per line; `jq -c '.[]' FILE` makes lines of a list, and --format lines reads each line as \
+         a text"
+        .to_owned())
 }
 
 fn parse(text: &str) -> Result<Record, String> {
@@ -266,6 +285,11 @@ mod tests {
         ] {
             let message = read(&format!("\"ok\"\n{line}"), Format::Auto).unwrap_err();
             assert!(message.contains(words), "{line}: {message}");
+        }
+        for list in ["[{\"text\": \"a\"}, {\"text\": \"b\"}]", "[\n\"a\",\n\"b\"\n]", "{\n\"text\": \"a\"}", "[1, 2]"] {
+            let message = read(list, Format::Auto).unwrap_err();
+            assert!(message.contains("line 1: is JSON, but not one request per line"), "{list}: {message}");
+            assert!(read(list, Format::Lines).is_ok(), "{list}");
         }
         let bytes: &[u8] = b"ok\n\xff\n";
         let message = Records::new(bytes, Format::Auto).nth(1).unwrap().unwrap_err().to_string();

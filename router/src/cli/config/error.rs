@@ -22,6 +22,8 @@ pub(crate) enum ConfigError {
     #[cfg_attr(not(feature = "builtin-model"), allow(dead_code, reason = "a model is always given"))]
     #[error("`--revision` is one of a model on the hub, and `--model-id` is missing")]
     RevisionOfNoModel,
+    #[error("`--revision` is one of a model on the hub, and `--model-id {0}` is a path")]
+    RevisionOfPath(String),
     #[error("`--rerank-recipe {0}`: {1}")]
     Recipe(String, String),
     #[error(

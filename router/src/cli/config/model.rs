@@ -14,6 +14,9 @@ use std::time::Duration;
 pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(String, ModelSource), ConfigError> {
     let Some(id) = &args.model_id else { return builtin_model(args.revision.is_some()) };
     if Path::new(id).exists() {
+        if args.revision.is_some() {
+            return Err(ConfigError::RevisionOfPath(id.clone()));
+        }
         return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
     }
     if looks_like_a_path(id) {

@@ -40,6 +40,7 @@ fn nothing_is_protected_without_keys() {
 #[test]
 fn a_revision_is_one_of_a_model() {
     assert!(refused("--revision main").to_string().contains("`--model-id` is missing"));
+    assert!(refused("--model-id /tmp --revision main").to_string().contains("`--model-id /tmp` is a path"));
 }
 
 #[test]

@@ -55,8 +55,10 @@ const SHARED: [&str; 31] = [
     "TOKENIZATION_WORKERS",
 ];
 
-/// Older names of shared variables. The newer one has priority, as in Hugging Face's tools.
-const OLDER: [(&str, &str); 1] = [("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")];
+/// Older names of shared variables, in order of priority after the newer one, as in Hugging Face's tools and
+/// text-embeddings-inference.
+const OLDER: [(&str, &str); 3] =
+    [("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"), ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), ("HF_TOKEN", "HF_API_TOKEN")];
 
 /// The command with the variable of each flag: the first of its names that is set. A `-1` after a flag is its value.
 pub(super) fn with_variables(command: Command) -> Command {
@@ -95,7 +97,8 @@ pub(crate) fn names(declared: &Arg) -> Vec<String> {
     let Some(own) = declared.get_env().map(|name| name.to_string_lossy().into_owned()) else { return Vec::new() };
     let long = declared.get_long().unwrap_or_default();
     let prefixed = format!("{PREFIX}{}", in_variable(long));
-    let older = OLDER.into_iter().find(|(newer, _)| *newer == own).map(|(_, older)| older.to_owned());
+    let older = OLDER.into_iter().filter(|(newer, _)| *newer == own).map(|(_, older)| older.to_owned());
+    let older: Vec<_> = older.collect();
     let shared = SHARED.contains(&own.as_str()).then_some(own);
     std::iter::once(prefixed).chain(shared).chain(older).collect()
 }

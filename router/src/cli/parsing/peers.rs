@@ -4,82 +4,136 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Flags by server. Flags with the meaning of a prefold flag are its aliases instead.
-const FLAGS: [(&str, &[&str]); 3] = [
-    ("text-embeddings-inference and Infinity", &["device-id"]),
-    (
-        "vLLM",
-        &[
-            "allowed-origins",
-            "api-server-count",
-            "block-size",
-            "chat-template",
-            "compilation-config",
-            "convert",
-            "cpu-offload-gb",
-            "data-parallel-size",
-            "disable-log-requests",
-            "disable-log-stats",
-            "disable-uvicorn-access-log",
-            "download-dir",
-            "enable-chunked-prefill",
+/// Flags of another server, and their replacement.
+struct Replaced {
+    server: &'static str,
+    flags: &'static [&'static str],
+    /// The words of docs/migrating.md.
+    instead: &'static str,
+}
+
+/// Flags by replacement. Flags with the meaning of a prefold flag are its aliases instead.
+const REPLACED: &[Replaced] = &[
+    Replaced { server: "text-embeddings-inference and Infinity", flags: &["device-id"], instead: "`--device cuda:N`" },
+    Replaced {
+        server: "vLLM",
+        flags: &["runner", "convert"],
+        instead: "`--task`, if the files do not determine the task",
+    },
+    Replaced { server: "vLLM", flags: &["pooler-config", "override-pooler-config"], instead: "`--pooling`" },
+    Replaced {
+        server: "vLLM",
+        flags: &["hf-overrides", "chat-template"],
+        instead: "`--rerank-recipe` for a reranker's prompt; Qwen3-Reranker needs none, its prompt is built in",
+    },
+    Replaced { server: "vLLM", flags: &["download-dir"], instead: "`--huggingface-hub-cache`" },
+    Replaced { server: "vLLM", flags: &["quantization"], instead: "a GGUF file, or `--dtype int8` on a CPU" },
+    Replaced {
+        server: "vLLM",
+        flags: &["data-parallel-size"],
+        instead: "`--cpu-replicas` on a CPU; on GPUs one process each",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &["api-server-count"],
+        instead: "leave out; `--tokenization-workers` sets the tokenizer threads",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &["enable-prefix-caching", "no-enable-prefix-caching"],
+        instead: "compaction is on by default; `--radix-mlp-threshold 0` turns it off",
+    },
+    Replaced { server: "vLLM", flags: &["allowed-origins"], instead: "`--cors-allow-origin`" },
+    Replaced {
+        server: "vLLM",
+        flags: &[
             "enable-log-requests",
-            "enable-lora",
-            "enable-prefix-caching",
-            "enable-request-id-headers",
-            "enable-ssl-refresh",
-            "enforce-eager",
-            "gpu-memory-utilization",
-            "hf-overrides",
-            "kv-cache-dtype",
-            "limit-mm-per-prompt",
-            "load-format",
-            "lora-modules",
-            "max-num-partial-prefills",
-            "max-num-queued-reqs",
-            "middleware",
-            "model-impl",
             "no-enable-log-requests",
-            "no-enable-prefix-caching",
-            "otlp-traces-endpoint",
-            "override-pooler-config",
-            "pipeline-parallel-size",
-            "pooler-config",
-            "quantization",
-            "root-path",
-            "runner",
-            "seed",
-            "ssl-certfile",
-            "ssl-keyfile",
-            "swap-space",
-            "tensor-parallel-size",
-            "tokenizer",
-            "tokenizer-mode",
-            "tokenizer-revision",
-            "trust-remote-code",
+            "disable-log-requests",
+            "disable-uvicorn-access-log",
             "uvicorn-log-level",
         ],
-    ),
-    (
-        "Infinity",
-        &[
-            "batch-size",
-            "bettertransformer",
-            "compile",
-            "embedding-dtype",
-            "engine",
-            "lengths-via-tokenize",
-            "model-warmup",
-            "no-bettertransformer",
-            "no-compile",
-            "no-model-warmup",
-            "permissive-cors",
-            "preload-only",
-            "proxy-root-path",
-            "url-prefix",
-            "vector-disk-cache",
+        instead: "requests are logged by default; `--log-level info,request=off` silences them",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &["enable-lora", "lora-modules"],
+        instead: "an adapter in the model's folder is merged when the model is loaded",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &["enable-request-id-headers"],
+        instead: "leave out: each response has the header `x-request-id`",
+    },
+    Replaced { server: "vLLM", flags: &["otlp-traces-endpoint"], instead: "`--otlp-endpoint`" },
+    Replaced { server: "vLLM", flags: &["max-num-queued-reqs"], instead: "`--max-concurrent-requests`" },
+    Replaced { server: "vLLM", flags: &["tokenizer-revision"], instead: "`--revision`" },
+    Replaced {
+        server: "vLLM",
+        flags: &["enable-ssl-refresh"],
+        instead: "leave out: a certificate that changes is loaded",
+    },
+    Replaced { server: "vLLM", flags: &["root-path", "middleware"], instead: "a proxy in front of the server" },
+    Replaced {
+        server: "vLLM",
+        flags: &["gpu-memory-utilization", "cpu-offload-gb", "swap-space", "block-size", "kv-cache-dtype"],
+        instead: "leave out: there is no KV cache; `--max-batch-tokens` bounds the memory",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &[
+            "tensor-parallel-size",
+            "pipeline-parallel-size",
+            "enforce-eager",
+            "compilation-config",
+            "enable-chunked-prefill",
+            "max-num-partial-prefills",
+            "limit-mm-per-prompt",
+            "load-format",
+            "model-impl",
+            "trust-remote-code",
+            "tokenizer",
+            "tokenizer-mode",
+            "seed",
+            "disable-log-stats",
         ],
-    ),
+        instead: "leave out: no equivalent",
+    },
+    Replaced { server: "Infinity", flags: &["batch-size"], instead: "`--max-batch-tokens` (in tokens)" },
+    Replaced {
+        server: "Infinity",
+        flags: &["permissive-cors"],
+        instead: "leave out: every origin is allowed by default",
+    },
+    Replaced {
+        server: "Infinity",
+        flags: &["model-warmup", "no-model-warmup"],
+        instead: "the warm-up is on by default; `--warmup-tokens 0` turns it off",
+    },
+    Replaced {
+        server: "Infinity",
+        flags: &["embedding-dtype"],
+        instead: "in requests: `embed_dtype` (`float32`, `float16`, `bfloat16`, `fp8_e4m3`, `fp8_e5m2`) or `output_dtype` (`int8`, `uint8`, `binary`, `ubinary`)",
+    },
+    Replaced {
+        server: "Infinity",
+        flags: &["url-prefix", "proxy-root-path"],
+        instead: "a proxy that removes the prefix",
+    },
+    Replaced {
+        server: "Infinity",
+        flags: &[
+            "engine",
+            "compile",
+            "no-compile",
+            "bettertransformer",
+            "no-bettertransformer",
+            "vector-disk-cache",
+            "lengths-via-tokenize",
+            "preload-only",
+        ],
+        instead: "leave out: no equivalent",
+    },
 ];
 
 /// Other flags of `vllm serve` 0.33.0, without a counterpart here: one a line, sorted.
@@ -103,23 +157,23 @@ pub(super) fn name_peer(error: clap::Error, command: &mut Command, arguments: &[
         let problem = format!("--{flag} is written with hyphens here: --{dashed}");
         return command.error(ErrorKind::UnknownArgument, problem);
     }
-    match server_of(flag).filter(|_| error.kind() == ErrorKind::UnknownArgument) {
-        Some(server) => {
-            let problem = format!("--{flag} of {server} is not a flag here; docs/migrating.md lists the replacements");
+    match replacement(flag).filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+        Some((server, instead)) => {
+            let problem = format!("--{flag} of {server} is not a flag here; docs/migrating.md says: {instead}");
             command.error(ErrorKind::UnknownArgument, problem)
         }
         None => error,
     }
 }
 
-/// The server that has this flag. vLLM's may be written with underscores, after `no-`, and before a field of an object:
-/// `--pooler_config.task`.
-fn server_of(flag: &str) -> Option<&'static str> {
-    let named = |flag: &str| FLAGS.iter().find(|(_, flags)| flags.contains(&flag)).map(|&(server, _)| server);
+/// The server that has this flag, and its replacement here. vLLM's may be written with underscores, after `no-`, and before a
+/// field of an object: `--pooler_config.task`.
+fn replacement(flag: &str) -> Option<(&'static str, &'static str)> {
+    let named = |flag: &str| REPLACED.iter().find(|it| it.flags.contains(&flag)).map(|it| (it.server, it.instead));
     let dashed = flag.split('.').next().unwrap_or_default().replace('_', "-");
     let bare = dashed.strip_prefix("no-").unwrap_or(&dashed);
     let is_other = || OTHER_FLAGS_OF_VLLM.lines().any(|other| other == bare);
-    named(&dashed).or_else(|| named(bare)).or_else(|| is_other().then_some("vLLM"))
+    named(&dashed).or_else(|| named(bare)).or_else(|| is_other().then_some(("vLLM", "leave out: no equivalent")))
 }
 
 /// The error about a word that is neither the model nor a subcommand, if it follows a flag that takes several values in
@@ -163,9 +217,12 @@ fn values_apart<'a>(flag: &str, arguments: &'a [OsString]) -> Option<(&'a str, &
 }
 
 #[test]
-fn the_page_on_migrating_names_every_flag() {
+fn the_page_on_migrating_has_every_replacement() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/migrating.md")).unwrap();
-    for flag in FLAGS.iter().flat_map(|(_, flags)| *flags) {
-        assert!(page.contains(&format!("`--{flag}`")), "docs/migrating.md lacks --{flag}");
+    for Replaced { flags, instead, .. } in REPLACED {
+        for flag in *flags {
+            let row = page.lines().find(|row| row.starts_with("| `--") && row.contains(&format!("`--{flag}`")));
+            assert!(row.is_some_and(|row| row.contains(&format!("| {instead}"))), "--{flag}: {row:?}");
+        }
     }
 }

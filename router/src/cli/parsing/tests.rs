@@ -71,6 +71,8 @@ fn every_flag_is_an_environment_variable() {
     assert_eq!(names_of("config"), ["PREFOLD_CONFIG"]);
     let of_cache = ["PREFOLD_HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"];
     assert_eq!(names_of("huggingface-hub-cache"), of_cache, "the newer name has priority");
+    let of_token = ["PREFOLD_HF_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_API_TOKEN"];
+    assert_eq!(names_of("hf-token"), of_token);
     // May be anybody's.
     for long in ["task", "device", "attention", "scheduling"] {
         assert_eq!(names_of(long).len(), 1, "--{long}");
@@ -158,9 +160,15 @@ fn names_of_other_servers_are_understood() {
     ] {
         let error = read(flag).unwrap_err().to_string();
         assert!(
-            error.contains("is not a flag here; docs/migrating.md") && !error.contains("similar"),
+            error.contains("is not a flag here; docs/migrating.md says: ") && !error.contains("similar"),
             "{flag}: {error}"
         );
+    }
+    for (flag, instead) in
+        [("--runner pooling", "`--task`"), ("--no-enable-prefix-caching", "compaction"), ("--seed 1", "leave out")]
+    {
+        let error = read(flag).unwrap_err().to_string();
+        assert!(error.contains(&format!("says: {instead}")), "{flag}: {error}");
     }
 }
 

@@ -29,7 +29,7 @@ fn syntax_and_types_are_told_apart() {
     }
     assert!(matches!(parse::<Dto<Inputs>>(b"{\"inputs\":\"\xff\"}"), Err(ApiError::Syntax(_))));
     let missing = parse::<Dto<Inputs>>(b"{}").unwrap_err().to_string();
-    assert!(missing.starts_with("`inputs`: missing field at line 1"), "{missing}");
+    assert_eq!(missing, "`inputs`: missing field");
     let missing = parse::<Dto<Vec<Dto<Inputs>>>>(b"{\"inputs\":[{}]}").unwrap_err().to_string();
     assert!(missing.starts_with("`inputs[0].inputs`: missing field"), "{missing}");
     let wrong = parse::<Dto<Inputs>>(b"{\"inputs\":\"a\",\n\"flag\":\"yes\"}").unwrap_err().to_string();
