@@ -11,6 +11,8 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("`--model-id {0}`: there is no such file or directory")]
     NoSuchPath(String),
+    #[error("`--model-id {given}` is a URL; give the model's id, `{id}`")]
+    Url { given: String, id: String },
     #[error(
         "`--model-id {0}` is neither an existing path nor a hub id of the form `organisation/name`{hint}",
         hint = without_id()

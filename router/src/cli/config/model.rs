@@ -19,6 +19,9 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
         }
         return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
     }
+    if let Some(named) = id_in_url(id) {
+        return Err(ConfigError::Url { given: id.clone(), id: named });
+    }
     if looks_like_a_path(id) {
         return Err(ConfigError::NoSuchPath(id.clone()));
     }
@@ -63,6 +66,14 @@ fn builtin_model(_: bool) -> Result<(String, ModelSource), ConfigError> {
 
 fn looks_like_a_path(id: &str) -> bool {
     id.starts_with(['/', '.', '~']) || id.ends_with('/') || id.ends_with(".gguf") || id.matches('/').count() > 1
+}
+
+/// The id in the address of a model's page or file on the hub.
+fn id_in_url(id: &str) -> Option<String> {
+    let (_, rest) = id.split_once("://")?;
+    let mut parts = rest.split(['/', '?', '#']).skip(1);
+    let named = format!("{}/{}", parts.next()?, parts.next()?);
+    is_hub_id(&named).then_some(named)
 }
 
 /// True for `organisation/name` in the characters that the hub allows.

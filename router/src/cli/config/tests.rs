@@ -57,6 +57,11 @@ fn a_mistyped_model_is_refused() {
     for id in ["/no/such/model", "./model", "models/tiny/", "a/b/c", "models/tiny.gguf"] {
         assert!(matches!(refused(&format!("--model-id {id}")), ConfigError::NoSuchPath(_)), "{id}");
     }
+    for url in ["https://huggingface.co/org/name", "http://hub/org/name/tree/main", "https://hf.co/org/name?a=b"] {
+        let error = refused(&format!("--model-id {url}")).to_string();
+        assert_eq!(error, format!("`--model-id {url}` is a URL; give the model's id, `org/name`"));
+    }
+    assert!(matches!(refused("--model-id https://huggingface.co/org"), ConfigError::NoSuchPath(_)));
     for id in ["qwen3", "Qwen/", "org/na!me", "org/näme"] {
         let error = refused(&format!("--model-id {id}"));
         assert!(error.to_string().contains(id), "{error}");
