@@ -6,6 +6,7 @@
 use crate::error::{ApiError, Dialect};
 use crate::routes::table::{self, Kind};
 use crate::routes::without_slash;
+use crate::state::App;
 use crate::state::api_keys::KeyOwner;
 use crate::state::call::ChosenModel;
 use crate::state::field_names::SentNames;
@@ -13,7 +14,6 @@ use crate::state::holding::Route;
 use crate::state::ignored::{IGNORED, IgnoredFields};
 use crate::state::replaced::{REPLACED, ReplacedText};
 use crate::state::request_id::{REQUEST_ID, RequestId};
-use crate::state::{App, unix_time};
 use crate::telemetry::metrics::{DURATION, REFUSED, REQUESTS, UNMATCHED};
 use crate::telemetry::rare_warning::RareWarning;
 use crate::telemetry::traces::{self, Outcome};
@@ -212,7 +212,7 @@ fn log(line: &Line<'_>) {
 /// Warns of token ids that look like another tokenizer's, once a minute at most.
 fn warn_of_foreign_ids(id: &str) {
     static FOREIGN_IDS: RareWarning = RareWarning::new();
-    if let Some(requests) = FOREIGN_IDS.is_due(unix_time()) {
+    if let Some(requests) = FOREIGN_IDS.is_due(Instant::now()) {
         tracing::warn!(
             id,
             requests,

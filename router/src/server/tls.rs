@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -122,7 +122,7 @@ impl Tls {
 fn warn_of_handshake(error: &io::Error) {
     static FAILURES: RareWarning = RareWarning::new();
     if error.kind() == ErrorKind::InvalidData
-        && let Some(failures) = FAILURES.is_due(unix_time())
+        && let Some(failures) = FAILURES.is_due(Instant::now())
     {
         let is_plain = error.to_string().contains("InvalidContentType");
         let cause = if is_plain { "; the client may use http:// instead of https://" } else { "" };

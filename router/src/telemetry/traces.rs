@@ -3,7 +3,6 @@
 //! The engine opens the spans within it (`prefold_core::trace`).
 
 use super::rare_warning::RareWarning;
-use crate::state::unix_time;
 use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
 use opentelemetry::propagation::TextMapPropagator;
@@ -16,7 +15,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
 use prefold_core::trace::TARGET;
 use prefold_core::{Timings, Usage, without_credentials};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -102,7 +101,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Reporting {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         if let Err(error) = self.otlp.export(batch).await
-            && let Some(failures) = self.failures.is_due(unix_time())
+            && let Some(failures) = self.failures.is_due(Instant::now())
         {
             tracing::warn!(endpoint = self.endpoint, %error, failures, spans, "traces are lost: the collector does not take them");
         }
