@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -192,6 +193,21 @@ def test_other_signals_do_nothing():
         for other in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGPIPE):
             server.process.send_signal(other)
             assert server.get("/health").status == 200
+
+
+def test_log_lines_for_which_there_is_no_room_are_counted(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        server = Address(reserved.getsockname()[1])
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen([PREFOLD, "--hostname", "127.0.0.1", "--port", str(server.port)], stdout=full, cwd=tmp_path,
+                                   env=environment(tmp_path))
+    try:
+        server.wait_until_ready(process, str)
+        before = server.metric("prefold_log_lines_dropped_total")
+        assert server.get("/no/such").status == 404
+        assert before > 0 and server.metric("prefold_log_lines_dropped_total") > before
+    finally:
+        process.kill()
 
 
 def test_a_log_that_nobody_reads_holds_up_nothing(tmp_path):
