@@ -163,6 +163,7 @@ fn a_token_of_added_tokens_json_is_special_if_another_file_names_it() {
         (json!({"additional_special_tokens": [typed()]}), nothing(), false, true),
         (nothing(), json!({"additional_special_tokens": ["a"]}), false, true),
         (json!({"eos_token": "a"}), json!({"eos_token": null}), false, true),
+        (json!({"extra_special_tokens": ["a"]}), json!({"extra_special_tokens": null}), false, true),
     ] {
         for class in ["BertTokenizer", "PreTrainedTokenizerFast"] {
             let mut fields = json!({"added_tokens_decoder": null, "tokenizer_class": class});
@@ -264,6 +265,7 @@ fn tokens_of_other_names_have_ids_in_the_order_of_the_file() {
 fn unnamed_tokens_come_from_the_field_that_counts() {
     let older = Some(r#"{"additional_special_tokens": ["<new>"]}"#);
     let newer = Some(r#"{"extra_special_tokens": ["<new>"]}"#);
+    let null = Some(r#"{"extra_special_tokens": null, "additional_special_tokens": ["<new>"]}"#);
     for (config, map, expected) in [
         (r#""additional_special_tokens": ["<old>"]"#, older, "<old>"),
         (r#""extra_special_tokens": ["<old>"]"#, older, "<old>"),
@@ -275,6 +277,11 @@ fn unnamed_tokens_come_from_the_field_that_counts() {
         (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, Some("{}"), "<x><old>"),
         (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, older, "<x><new>"),
         (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, newer, "<x><new>"),
+        // A null leaves the names of an object alone.
+        (r#""extra_special_tokens": ["<old>"]"#, null, ""),
+        (r#""additional_special_tokens": ["<old>"]"#, null, ""),
+        (r#""extra_special_tokens": {"x": "<x>"}"#, null, "<x>"),
+        (r#""tokenizer_class": "T5Tokenizer""#, null, ""),
     ] {
         assert_eq!(new_tokens(config, map).0.concat(), expected, "{config} {map:?}");
     }
