@@ -312,6 +312,34 @@ fn t5_has_tokens_for_masked_spans_unless_the_config_lists_others() {
 }
 
 #[test]
+fn the_last_of_tokens_with_one_text_counts_with_its_flags() {
+    let token = |text: &str, normalized| json!({"content": text, "normalized": normalized, "__type": "AddedToken"});
+    for (tokens, expected) in [
+        (json!([token("a", false), token("a", true)]), true),
+        (json!([token("a", true), token("a", false)]), false),
+        (json!(["a", token("a", true), "b"]), true),
+    ] {
+        let (tokenizer, _) = with("bert-mean-tiny", json!({"additional_special_tokens": tokens}), |_| ());
+        let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "a").unwrap();
+        assert_eq!(found.normalized, expected, "{tokens}");
+    }
+    // They need one row.
+    let tokens = json!([token("<x>", false), token("<x>", true), "<b>", "<c>"]);
+    let found = new_tokens(&format!(r#""additional_special_tokens": {tokens}"#), None);
+    assert_eq!((found.0.concat(), found.1), ("<x><b><c>".to_owned(), vec![]));
+}
+
+#[test]
+fn a_limit_on_added_tokens_names_the_fields_and_the_token() {
+    let dir = copy_of("bert-mean-tiny");
+    let token = json!({"content": " spaced ", "lstrip": true, "__type": "AddedToken"});
+    edit(&dir.path().join("tokenizer_config.json"), |config| config["additional_special_tokens"] = json!([token]));
+    let refused = open(dir.path()).unwrap_err().to_string();
+    let words = "`additional_special_tokens`: item 5, \" spaced \", has white space at its edge";
+    assert!(refused.contains(words), "{refused}");
+}
+
+#[test]
 fn tokens_without_a_row_are_named_and_left_out() {
     let (tokenizer, warnings) = with("bert-mean-tiny", json!({"additional_special_tokens": ["<new>"]}), |_| ());
     let size = tokenizer.get_vocab_size(true) as u32;
