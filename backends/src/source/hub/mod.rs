@@ -22,7 +22,6 @@ mod xet;
 use crate::disk;
 use crate::error::LoadError;
 use crate::error::printable;
-use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::lora;
 use crate::json::parse_json;
