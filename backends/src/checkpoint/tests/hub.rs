@@ -318,6 +318,7 @@ fn a_summary_needs_no_weights_from_the_hub_and_is_not_taken_for_the_model() {
 fn weights_under_a_name_that_only_the_config_has_are_named() {
     let mut other = repository("bert-mean-tiny");
     let weights = other.files.remove("model.safetensors").unwrap();
+    other.files.remove("pytorch_model.bin");
     other.files.insert("tide.safetensors".to_owned(), weights);
     let mut config: serde_json::Value = serde_json::from_slice(&other.files["config.json"]).unwrap();
     config["transformers_weights"] = json!("tide.safetensors");

@@ -386,13 +386,11 @@ fn the_older_name_of_eurobert_s_pooling_is_followed_with_a_warning() {
 
 #[test]
 fn nomics_spellings_that_contradict_each_other_are_refused() {
-    let of_rope = json!({"rope_theta": 10000, "rope_type": "default"});
     for (older, newer, same, other) in [
         ("n_embd", "hidden_size", json!(32), json!(64)),
         ("n_layer", "num_hidden_layers", json!(3.0), json!(2)),
         ("n_head", "num_attention_heads", json!(4), json!(8)),
         ("n_inner", "intermediate_size", json!(48), json!(40)),
-        ("rotary_emb_base", "rope_parameters", json!({"rope_theta": 1000, "rope_type": "default"}), of_rope),
     ] {
         let with = |value: Value| {
             let dir = copy_of("nomic-tiny");

@@ -331,12 +331,10 @@ fn the_last_of_tokens_with_one_text_counts_with_its_flags() {
 
 #[test]
 fn a_limit_on_added_tokens_names_the_fields_and_the_token() {
-    let dir = copy_of("bert-mean-tiny");
-    let token = json!({"content": " spaced ", "lstrip": true, "__type": "AddedToken"});
-    edit(&dir.path().join("tokenizer_config.json"), |config| config["additional_special_tokens"] = json!([token]));
-    let refused = open(dir.path()).unwrap_err().to_string();
-    let words = "`additional_special_tokens`: item 5, \" spaced \", has white space at its edge";
-    assert!(refused.contains(words), "{refused}");
+    let token = json!([{"content": " spaced ", "lstrip": true, "__type": "AddedToken"}]);
+    let (_, refused) = new_tokens(&format!(r#""additional_special_tokens": {token}"#), None);
+    let words = ["`additional_special_tokens`: item ", ", \" spaced \", has white space at its edge"];
+    assert!(words.iter().all(|words| refused.concat().contains(words)), "{refused:?}");
 }
 
 #[test]

@@ -5,9 +5,6 @@ use crate::config::{QueryGrowth, RopeConfig, RopeScaling, RotaryConfig, Yarn};
 use crate::error::LoadError;
 use crate::json::{Fields, shown};
 
-/// The base in published code, which does not read transformers' object.
-const OF_CODE: &str = "rotary_emb_base";
-
 /// The base of rotations: its field outside of the object of the scaling, and its defaults without and with such an object.
 #[derive(Clone, Copy)]
 struct Base {
@@ -210,13 +207,6 @@ fn parse_yarn(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, Loa
 }
 
 fn theta(config: &Fields<'_>, rope: Option<&Fields<'_>>, base: Base) -> Result<f64, LoadError> {
-    if let Some(rope) = rope
-        && base.key == OF_CODE
-        && let (Some(newer), Some(older)) = (rope.get("rope_theta"), config.get(OF_CODE))
-        && newer.as_f64() != older.as_f64()
-    {
-        return Err(config.problem(OF_CODE, "and `rope_theta` contradict each other"));
-    }
     let places = rope.map(|rope| (rope, "rope_theta")).into_iter().chain([(config, base.key)]);
     for (fields, name) in places {
         if fields.get(name).is_some() {

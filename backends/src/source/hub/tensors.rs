@@ -91,6 +91,9 @@ impl Download<'_> {
     /// Clause of a message about the weights that `config.json` names.
     async fn named_weights(&self, listing: &Listing, folder: &str) -> Option<String> {
         let config = format!("{folder}{CONFIG}");
+        // Only where a file may be those weights is anything downloaded in vain.
+        let is_other = |file: &str| !file.contains('/') && (file.ends_with(".safetensors") || file.ends_with(".bin"));
+        listing.files.iter().filter_map(|file| file.strip_prefix(folder)).find(|file| is_other(file))?;
         self.require(listing, &config).ok()?;
         let snapshot = self.fetch(listing, &config).await.ok()?;
         other_formats::named(&read_json(&snapshot, &config).ok()??)
