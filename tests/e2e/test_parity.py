@@ -152,6 +152,7 @@ def test_a_draft_for_gguf_keeps_what_its_folder_can_have():
 @pytest.mark.parametrize("family, value, kept", [
     ("llama", {"rope_type": "llama3", "factor": 2.0}, True), ("qwen3", {"rope_type": "llama3", "factor": 2.0}, False),
     ("qwen3", {"rope_type": "linear", "factor": 2.0}, True), ("qwen3", {"rope_type": "default", "partial_rotary_factor": 0.5}, False),
+    ("gemma3_text", {"sliding_attention": {"rope_type": "linear"}}, False), ("gemma3_text", {"full_attention": {"rope_type": "linear"}}, True),
     ("modernbert", {"full_attention": {"rope_type": "linear"}, "sliding_attention": {"rope_type": "default"}}, False), ("bert", None, True),
 ])
 def test_a_draft_for_gguf_keeps_the_rope_that_a_file_has(family, value, kept):
@@ -173,6 +174,11 @@ def test_a_refused_gguf_file_is_a_finding_unless_the_documentation_has_the_refus
     assert kind("tensor `x` is missing") == "different"
     assert kind("`pooling_mode` is odd", [POOLING]) == "refused"
     assert kind("`tokenizer.ggml.pre`: panicked at") == "different"
+    key = "`bert.expert_count` 1 is not supported"
+    assert kind(key, [["config.json", "num_experts", 1]]) == "refused" and kind(key, [["config.json", "num_labels", 1]]) == "different"
+    missing = "`gemma-embedding.pooling_type` is missing, which says how an embedding model pools"
+    assert kind(missing, [["structure", "without", "modules.json"]]) == "refused"
+    assert kind(missing, [["structure", "without", "sentence_bert_config.json"]]) == "different"
 
 
 def test_losses_of_the_converter_are_named_or_have_a_rule():
@@ -180,9 +186,13 @@ def test_losses_of_the_converter_are_named_or_have_a_rule():
     assert gguf_rules.is_named(draft([["structure", "modules", ["Dense", "Normalize"]]]), warnings)
     assert not gguf_rules.is_named(draft([]), warnings), "the warning is in every such file"
     assert not gguf_rules.is_named(draft(OTHERS), ["`prompts` is ignored"])
-    own = {"base": "roberta-tiny", "texts": ["a", "b <pad>", "c"]}
+    own = {"base": "roberta-tiny", "settings": [], "texts": ["a", "b <pad>", "c"]}
     assert gguf_rules.explanation(own, {"ask": EMBED, "text": 1}) and not gguf_rules.explanation(own, {"ask": EMBED, "text": 0})
     assert gguf_rules.explanation(own, {"ask": {"ask": "pair"}, "text": 0}), "the second text of the pair"
     assert not gguf_rules.explanation({**own, "base": "bert-tiny"}, {"ask": EMBED, "text": 1})
-    masked = {"base": "modernbert-tiny", "texts": ["a [MASK]", "a[MASK]"]}
+    around = {**own, "settings": [["tokenizer.json", "post_processor", {"single": [{"SpecialToken": {"id": "<pad>"}}], "special_tokens": {}}]]}
+    assert gguf_rules.explanation(around, {"ask": EMBED, "text": 0})
+    around["settings"][0][2] = {"single": [], "special_tokens": {"<pad>": {"id": "<pad>"}}}
+    assert not gguf_rules.explanation(around, {"ask": EMBED, "text": 0})
+    masked = {"base": "modernbert-tiny", "settings": [], "texts": ["a [MASK]", "a[MASK]"]}
     assert [bool(gguf_rules.explanation(masked, {"ask": EMBED, "text": text})) for text in (0, 1)] == [True, False]

@@ -26,6 +26,18 @@ def options_of(draft):
     return {name: value for file, name, value in draft["settings"] if file == "gguf"}
 
 
+def align_norms(folder):
+    """Rounds Gemma's norms to what a file can have: the converter adds 1 to their weights, in float16 if they are stored so."""
+    if json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type") != "gemma3_text":
+        return
+    def aligned(tensors):
+        return {name: tensor + 1 - 1 if tensor.dtype == torch.float16 and name.endswith("norm.weight") else tensor for name, tensor in tensors.items()}
+    for path in folder.glob("model*.safetensors"):
+        save_file(aligned(load_file(path)), path, {"format": "pt"})
+    for path in folder.glob("pytorch_model*.bin"):
+        torch.save(aligned(torch.load(path)), path)
+
+
 class Converter:
     def __init__(self, path):
         path = path.resolve()
@@ -48,6 +60,7 @@ class Converter:
         and one statement about lower case, of which the converter reads only one."""
         gguf_sentencepiece.add(folder)
         gguf_names.align(folder, {name for file, name, _ in draft["settings"] if file == "tokenizer_config.json"})
+        align_norms(folder)
         options = options_of(draft)
         kind = options.get("type", "f32")
         paths = [*folder.glob("model*.safetensors"), *(folder.glob("*_Dense/*.safetensors") if options.get("dense") else ())]

@@ -19,7 +19,8 @@ LOST = {
     "mistral": {"config.json": {"sliding_window"}, "tokenizer_config.json": {"tokenizer_class"}},
     # Mistral's files are of `llama` too, so a server takes the tokenizer of the folder as it is.
     "llama": {"tokenizer_config.json": {"tokenizer_class"}},
-    "distilbert": {"config.json": {"activation"}},
+    # DistilBERT's class has a constant epsilon, whatever the config says; the converter writes the config's.
+    "distilbert": {"config.json": {"activation", "layer_norm_eps"}},
     "modernbert": {"config.json": {"layer_types", "norm_eps", "layer_norm_eps"}},
     **{family: {"config.json": {"sliding_window", "use_sliding_window", "max_window_layers", "layer_types"}} for family in ("qwen2", "qwen3")},
     "roberta": {"config.json": {"pad_token_id"}},
@@ -43,10 +44,18 @@ UNSUPPORTED = ("gemma2", "lfm2", "ministral3", "t5", "umt5")
 MISTAKEN = ("gemma3-causal-tiny", "camembert-tiny")
 # Mask tokens of bases that do not take the space before them, as those of published models do.
 MASKS = {"modernbert": "[MASK]", "eurobert": "<|finetune_right_pad_id|>", "jina-v5-nano": "<|finetune_right_pad_id|>"}
+# Settings with another name in a GGUF file, or in what the libraries save, by which a refusal names them.
+KEYS = {"head_dim": ("attention.key_length", "attention.value_length"), "num_experts": ("expert_count",), "num_local_experts": ("expert_count",),
+        "word_embedding_dimension": ("embedding_dimension",),
+        **{name: ("added_tokens",) for name in ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")}}
+# Refusals of a setting that name only its effect: the pooling of sentence-transformers' files, a length without room for a reranker's prompt.
+EFFECTS = {("structure", "without", "modules.json"): r"`\S+pooling_type` is missing",
+           ("config.json", "max_position_embeddings"): r"`template` leaves no room for a document"}
 # Refusals that docs/models.md lists, also for other formats.
 REFUSED = [
     r"`tokenizer\.ggml\.pre`", r"as converters write BERT's classifiers", r"`\S+rope\.scaling\.type` \"(yarn|longrope)",
     r"`\S+rope\.scaling\.attn_factor`", r"Dense after Normalize", r"`in_features` is \d+, but",
+    r"but its input is \d+ wide \(`\S+pooling_type` of the GGUF file says",
     r"`token_types\.weight` has no values",
 ]
 
@@ -63,7 +72,8 @@ def granted(family, config):
 
 def is_lost(family, file, name, value=None):
     lost = name in LOST.get("", {}).get(file, ()) or name in LOST.get(family, {}).get(file, ())
-    return lost or name in ("rope_parameters", "rope_scaling") and not all(has_rope(family, one) for one in ropes(value))
+    is_rope = name in ("rope_parameters", "rope_scaling")
+    return lost or is_rope and (scales_windows(value) or not all(has_rope(family, one) for one in ropes(value)))
 
 
 def ropes(value):
@@ -72,9 +82,18 @@ def ropes(value):
     return [one for one in value.values() if isinstance(one, dict)] or [value]
 
 
+def kind_of_rope(parameters):
+    return parameters.get("rope_type", parameters.get("type", "default"))
+
+
+def scales_windows(value):
+    """True for a scaling in layers with a window, of whose RoPE the converter reads only the base."""
+    own = value.get("sliding_attention") if isinstance(value, dict) else None
+    return isinstance(own, dict) and kind_of_rope(own) != "default"
+
+
 def has_rope(family, parameters):
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
-    return kind in ROPE_TYPES.get(family, ROPE_TYPES[""]) and "partial_rotary_factor" not in parameters
+    return kind_of_rope(parameters) in ROPE_TYPES.get(family, ROPE_TYPES[""]) and "partial_rotary_factor" not in parameters
 
 
 def adapted(draft, family, rng):
@@ -121,17 +140,25 @@ def explanation(draft, where):
     """The name of the rule that explains a difference, None without one."""
     texts, number = draft["texts"], where["text"]
     own = texts[number:number + 1] + texts[(number + 1) % len(texts):][:1] * (where["ask"]["ask"] == "pair")
-    if draft["base"].startswith(("roberta", "xlm-roberta")) and any("<pad>" in text for text in own):
+    if draft["base"].startswith(("roberta", "xlm-roberta")) and (pads(draft) or any("<pad>" in text for text in own)):
         return "a padding token in a text of RoBERTa: the converter cuts off its position"
     if any(draft["base"].startswith(base) and re.search(rf"\s{re.escape(mask)}", text) for base, mask in MASKS.items() for text in own):
         return "a mask token in a text: the file does not say whether it takes the space before it"
     return None
 
 
+def pads(draft):
+    """True for a post-processor that puts a padding token around texts."""
+    found = [value for file, name, value in draft["settings"] if [file, name] == ["tokenizer.json", "post_processor"]]
+    return any('"<pad>"' in verdicts.as_text([one.get("single"), one.get("pair")]) for one in found if isinstance(one, dict))
+
+
 def refusal(draft, message):
     """A refusal counts as a difference unless it names a setting or the documentation has it."""
     where = {"ask": {"ask": "start"}, "text": 0, "want": "answers", "got": message[-2000:]}
-    known = any(re.search(pattern, message) for pattern in REFUSED) or verdicts.is_named([message], draft["settings"])
+    named = draft["settings"] + [["", key, None] for _, name, _ in draft["settings"] for key in KEYS.get(name, ())]
+    effects = [pattern for setting in draft["settings"] for of, pattern in EFFECTS.items() if of == tuple(setting[:len(of)])]
+    known = any(re.search(pattern, message) for pattern in (*REFUSED, *effects)) or verdicts.is_named([message], named)
     known = known and "panicked" not in message
     return Outcome("refused" if known else "different", "start: " + verdicts.shortened(message), where)
 

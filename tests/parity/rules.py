@@ -40,8 +40,6 @@ RULES = [
     Rule("add_bos_token of Llama's class", "a server follows it as transformers 4 does, with which such checkpoints were trained (docs/models.md)",
          lambda draft, values, where: str(values.get(("tokenizer_config.json", "tokenizer_class"))).startswith("Llama")
          or any(name in ("add_bos_token", "add_eos_token") for _, name in values)),
-    Rule("a setting in two spellings that disagree", "either may count; a server takes the published spelling, transformers its own",
-         lambda draft, values, where: any(values.get(("config.json", name)) for name in ("n_head", "n_embd", "n_layer", "n_inner"))),
     Rule("an unknown token that is not the model's", "grouping by words asks for the tokenizer's `unk_token`; a server asks the model in tokenizer.json, "
          "which may have none or another",
          lambda draft, values, where: where["ask"].get("strategy") in ("first", "average", "max") and (

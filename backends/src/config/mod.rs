@@ -306,7 +306,10 @@ impl TransformerConfig {
         if is_rotary && !self.attention.head_dim.is_multiple_of(2) {
             return Err(LoadError::invalid(
                 file,
-                format!("`head_dim` must be even, it is {}", self.attention.head_dim),
+                format!(
+                    "`head_dim` must be even, it is {} (without that field, `hidden_size` / `num_attention_heads`)",
+                    self.attention.head_dim
+                ),
             ));
         }
         if !(self.norm.eps > 0.0 && self.norm.eps < 1.0) {

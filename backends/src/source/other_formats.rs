@@ -1,4 +1,7 @@
-//! Weights in formats that are not read.
+//! Weights in formats or under names that are not read.
+
+use crate::json::shown;
+use serde_json::Value;
 
 /// Maximum names in a message.
 const MAX_NAMED: usize = 4;
@@ -16,6 +19,12 @@ const FORMATS: [(&str, &str); 10] = [
     ("rust_model.ot", "rust-bert"),
     (".pth", "PyTorch under another name"),
 ];
+
+/// Clause of a message about missing tensors that names the file that only `config.json` names.
+pub(crate) fn named(config: &Value) -> Option<String> {
+    let name = config.get("transformers_weights").filter(|name| name.is_string())?;
+    Some(format!("; `transformers_weights` of config.json names {}, which is not read", shown(name)))
+}
 
 /// Clause of a message about missing tensors that names the files in other formats; empty without such files.
 pub(crate) fn hint<'a>(files: impl Iterator<Item = &'a str>) -> String {

@@ -4,7 +4,6 @@ use super::names::{inside, named_by_a_file};
 use super::{Location, ModelFiles, other_formats, path_of};
 use crate::error::LoadError;
 use crate::formats::{TensorFiles, TensorFormat, Weights};
-use crate::json::shown;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -109,17 +108,14 @@ impl ModelFiles {
         let inside = inside(&self.sub_model.folder, folder);
         let found = self.found(inside.trim_end_matches('/'));
         let hint = match self.named_weights().filter(|_| folder.is_empty()) {
-            Some(name) => format!(
-                "; `transformers_weights` of config.json names {name}, which is not read: rename it to {preferred}"
-            ),
+            Some(named) => format!("{named}: rename it to {preferred}"),
             None => other_formats::hint(found.iter().map(String::as_str)),
         };
         self.missing(&format!("{folder}{preferred}"), &format!(" nor {other}{hint}"))
     }
 
-    /// The weights that `config.json` names, for messages.
+    /// Clause of a message about the weights that `config.json` names.
     fn named_weights(&self) -> Option<String> {
-        let config = self.json("config.json").ok()??;
-        config.get("transformers_weights").filter(|name| name.is_string()).map(shown)
+        other_formats::named(&self.json("config.json").ok()??)
     }
 }

@@ -90,7 +90,8 @@ pub(super) fn check_added(
         let is_cut = |content: &str| content.trim() != content;
         if (token.lstrip || token.rstrip) && (is_cut(&token.content) || is_cut(content.get())) {
             return Err(format!(
-                "item {index} has white space at its edge and takes adjacent white space (`lstrip`, `rstrip`)"
+                "item {index}, {:?}, has white space at its edge and takes adjacent white space (`lstrip`, `rstrip`)",
+                token.content
             ));
         }
     }

@@ -63,7 +63,7 @@ impl Evidence<'_> {
             modules.push(VectorModule::Dense(module));
         }
         for folder in &list.dense {
-            let module = self.vector_module(folder, dim)?;
+            let module = self.vector_module(folder, dim).map_err(|error| error.because(overruled.as_deref()))?;
             dim = module.out_features();
             modules.push(module);
         }

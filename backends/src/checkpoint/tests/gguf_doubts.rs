@@ -185,6 +185,24 @@ fn another_pooling_of_the_modules_in_the_folder_is_named() {
     assert_eq!(read(1, "cls", Some(Pooling::Max)), (vec![Pooling::Max], false, vec![]));
 }
 
+#[test]
+fn a_module_too_wide_for_the_pooling_of_the_file_is_refused_with_both_poolings() {
+    let dir = TempDir::new().unwrap();
+    let mut gguf = qwen3();
+    set_pooling(&mut gguf, 1);
+    gguf.write(&dir.path().join("model.gguf"));
+    let module = |name: &str, path: &str| json!({"path": path, "type": format!("sentence_transformers.models.{name}")});
+    let modules = json!([module("Transformer", ""), module("Pooling", "1_Pooling"), module("Dense", "2_Dense")]);
+    write_json(&dir.path().join("modules.json"), &modules);
+    let pooling = json!({"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true});
+    write_json(&dir.path().join("1_Pooling/config.json"), &pooling);
+    write_json(&dir.path().join("2_Dense/config.json"), &json!({"in_features": 128, "out_features": 64}));
+    let refused = open(dir.path()).unwrap_err().to_string();
+    let words = "`in_features` is 128, but its input is 64 wide (`qwen3.pooling_type` of the GGUF file says mean pooling, the modules in \
+                 its folder say";
+    assert!(refused.contains(words), "{refused}");
+}
+
 /// sentence-transformers' file in the folder of a GGUF file is read as it is with safetensors.
 #[test]
 fn the_activation_of_pairs_beside_a_gguf_file() {

@@ -315,6 +315,24 @@ fn a_summary_needs_no_weights_from_the_hub_and_is_not_taken_for_the_model() {
 }
 
 #[test]
+fn weights_under_a_name_that_only_the_config_has_are_named() {
+    let mut other = repository("bert-mean-tiny");
+    let weights = other.files.remove("model.safetensors").unwrap();
+    other.files.remove("pytorch_model.bin");
+    other.files.insert("tide.safetensors".to_owned(), weights);
+    let mut config: serde_json::Value = serde_json::from_slice(&other.files["config.json"]).unwrap();
+    config["transformers_weights"] = json!("tide.safetensors");
+    other.files.insert("config.json".to_owned(), config.to_string().into_bytes());
+    let (hub, cache) = (Hub::start(other), TempDir::new().unwrap());
+    let words = "nor pytorch_model.bin; `transformers_weights` of config.json names \"tide.safetensors\", which is not read: \
+                 download the repository, rename the file to model.safetensors and give the folder's path";
+    let refused = open(model(&hub.endpoint, cache.path())).unwrap_err();
+    assert!(refused.contains(words), "{refused}");
+    let checked = crate::check_model(&options(ModelSource::Hub(model(&hub.endpoint, cache.path())))).verdict;
+    assert!(matches!(&checked, crate::Verdict::DoesNotRun(problem) if problem.contains(words)), "{checked:?}");
+}
+
+#[test]
 fn a_download_can_be_started_from_async_code() {
     let (hub, cache) = (Hub::start(repository("llama-tiny")), TempDir::new().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -385,6 +385,54 @@ fn the_older_name_of_eurobert_s_pooling_is_followed_with_a_warning() {
 }
 
 #[test]
+fn nomics_spellings_that_contradict_each_other_are_refused() {
+    for (older, newer, same, other) in [
+        ("n_embd", "hidden_size", json!(32), json!(64)),
+        ("n_layer", "num_hidden_layers", json!(3.0), json!(2)),
+        ("n_head", "num_attention_heads", json!(4), json!(8)),
+        ("n_inner", "intermediate_size", json!(48), json!(40)),
+    ] {
+        let with = |value: Value| {
+            let dir = copy_of("nomic-tiny");
+            let path = dir.path().join("config.json");
+            let mut config = read_json(&path);
+            config[newer] = value;
+            write_json(&path, &config);
+            open(dir.path()).map_err(|error| error.to_string())
+        };
+        assert!(with(same).is_ok(), "{older}");
+        let refused = with(other).unwrap_err();
+        assert!(
+            refused.contains(&format!("`{older}` and `")) && refused.contains("contradict each other"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn the_activation_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
+    for (older, newer, has_code, warns) in [
+        ("geglu", json!("silu"), false, true),
+        ("geglu", json!(null), false, true),
+        ("geglu", json!("gelu"), false, false),
+        ("swiglu", json!("silu"), false, false),
+        ("swiglu", json!(null), false, false),
+        ("geglu", json!("silu"), true, false),
+    ] {
+        let dir = copy_of("nomic-tiny");
+        let path = dir.path().join("config.json");
+        let mut config = read_json(&path);
+        (config["activation_function"], config["hidden_act"]) = (json!(older), newer.clone());
+        if !has_code {
+            config.as_object_mut().unwrap().remove("auto_map");
+        }
+        write_json(&path, &config);
+        let warnings = open(dir.path()).unwrap().capabilities.warnings.join("\n");
+        assert_eq!(warnings.contains("`activation_function` "), warns, "{older} {newer}: {warnings}");
+    }
+}
+
+#[test]
 fn the_epsilon_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
     let cases = [
         (json!({"layer_norm_epsilon": 1e-5}), false, true),

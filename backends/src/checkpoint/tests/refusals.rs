@@ -113,7 +113,7 @@ fn configs_with_missing_or_impossible_values() {
         ("llama-tiny", config("/num_attention_heads", json!(0)), &["num_attention_heads"]),
         ("llama-tiny", config("/num_key_value_heads", json!(3)), &["num_attention_heads` (4)", "(3)"]),
         ("llama-tiny", config("/num_attention_heads", json!(6)), &["hidden_size", "(64)", "(6)"]),
-        ("qwen3-tiny", config("/head_dim", json!(31)), &["`head_dim` must be even, it is 31"]),
+        ("qwen3-tiny", config("/head_dim", json!(31)), &["`head_dim` must be even, it is 31", "`hidden_size`"]),
         ("qwen3-tiny", config("/rms_norm_eps", json!(0)), &["rms_norm_eps"]),
         ("qwen2-tiny", config("/layer_types", json!(["full_attention"])), &["layer_types", "1 entries"]),
         (

@@ -163,6 +163,7 @@ fn a_token_of_added_tokens_json_is_special_if_another_file_names_it() {
         (json!({"additional_special_tokens": [typed()]}), nothing(), false, true),
         (nothing(), json!({"additional_special_tokens": ["a"]}), false, true),
         (json!({"eos_token": "a"}), json!({"eos_token": null}), false, true),
+        (json!({"extra_special_tokens": ["a"]}), json!({"extra_special_tokens": null}), false, true),
     ] {
         for class in ["BertTokenizer", "PreTrainedTokenizerFast"] {
             let mut fields = json!({"added_tokens_decoder": null, "tokenizer_class": class});
@@ -264,6 +265,7 @@ fn tokens_of_other_names_have_ids_in_the_order_of_the_file() {
 fn unnamed_tokens_come_from_the_field_that_counts() {
     let older = Some(r#"{"additional_special_tokens": ["<new>"]}"#);
     let newer = Some(r#"{"extra_special_tokens": ["<new>"]}"#);
+    let null = Some(r#"{"extra_special_tokens": null, "additional_special_tokens": ["<new>"]}"#);
     for (config, map, expected) in [
         (r#""additional_special_tokens": ["<old>"]"#, older, "<old>"),
         (r#""extra_special_tokens": ["<old>"]"#, older, "<old>"),
@@ -275,6 +277,11 @@ fn unnamed_tokens_come_from_the_field_that_counts() {
         (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, Some("{}"), "<x><old>"),
         (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, older, "<x><new>"),
         (r#""extra_special_tokens": {"x": "<x>"}, "additional_special_tokens": ["<old>"]"#, newer, "<x><new>"),
+        // A null leaves the names of an object alone.
+        (r#""extra_special_tokens": ["<old>"]"#, null, ""),
+        (r#""additional_special_tokens": ["<old>"]"#, null, ""),
+        (r#""extra_special_tokens": {"x": "<x>"}"#, null, "<x>"),
+        (r#""tokenizer_class": "T5Tokenizer""#, null, ""),
     ] {
         assert_eq!(new_tokens(config, map).0.concat(), expected, "{config} {map:?}");
     }
@@ -302,6 +309,32 @@ fn t5_has_tokens_for_masked_spans_unless_the_config_lists_others() {
     assert!(t5("", two).1.contains("`extra_ids` is 100, but special_tokens_map.json lists 2 tokens"));
     assert_eq!(t5(r#", "extra_ids": 2"#, two), (String::new(), String::new()));
     assert!(t5(r#", "extra_ids": 1001"#, None).1.contains("`extra_ids` is 1001, the limit is 1000"));
+}
+
+#[test]
+fn the_last_of_tokens_with_one_text_counts_with_its_flags() {
+    let token = |text: &str, normalized| json!({"content": text, "normalized": normalized, "__type": "AddedToken"});
+    for (tokens, expected) in [
+        (json!([token("a", false), token("a", true)]), true),
+        (json!([token("a", true), token("a", false)]), false),
+        (json!(["a", token("a", true), "b"]), true),
+    ] {
+        let (tokenizer, _) = with("bert-mean-tiny", json!({"additional_special_tokens": tokens}), |_| ());
+        let found = tokenizer.get_added_tokens_decoder().into_values().find(|it| it.content == "a").unwrap();
+        assert_eq!(found.normalized, expected, "{tokens}");
+    }
+    // They need one row.
+    let tokens = json!([token("<x>", false), token("<x>", true), "<b>", "<c>"]);
+    let found = new_tokens(&format!(r#""additional_special_tokens": {tokens}"#), None);
+    assert_eq!((found.0.concat(), found.1), ("<x><b><c>".to_owned(), vec![]));
+}
+
+#[test]
+fn a_limit_on_added_tokens_names_the_fields_and_the_token() {
+    let token = json!([{"content": " spaced ", "lstrip": true, "__type": "AddedToken"}]);
+    let (_, refused) = new_tokens(&format!(r#""additional_special_tokens": {token}"#), None);
+    let words = ["`additional_special_tokens`: item ", ", \" spaced \", has white space at its edge"];
+    assert!(words.iter().all(|words| refused.concat().contains(words)), "{refused:?}");
 }
 
 #[test]

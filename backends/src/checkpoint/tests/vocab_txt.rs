@@ -103,7 +103,7 @@ fn pieces_and_added_tokens_have_limits() {
     assert!(message.contains("has an unknown token of 65 bytes, the limit is 64"), "{message}");
     let token = json!({"content": " ", "lstrip": true});
     let message = refused(&json!({"added_tokens_decoder": {"459": token}}), " ");
-    assert!(message.contains("the added tokens: item 5 has white space at its edge"), "{message}");
+    assert!(message.contains("the added tokens: item 5, \" \", has white space at its edge"), "{message}");
 }
 
 #[test]

@@ -14,6 +14,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tokenizers::tokenizer::AddedVocabulary;
 use tokenizers::{AddedToken, Model, Tokenizer};
 
+/// The fields of added tokens, whose order is that of the items in messages.
+const FIELDS: &str =
+    "the tokens of `added_tokens_decoder`, `..._token`, `extra_special_tokens` and `additional_special_tokens`";
+
 /// Adds the tokens; returns a warning about tokens without a row in the model's embeddings, of which there are `vocab_size`.
 ///
 /// # Errors
@@ -47,7 +51,10 @@ pub(super) fn apply(
     let mut known: HashSet<String> = tokens.iter().map(|token| token.content.clone()).collect();
     let is_complete = !rebuilds || own.values().all(|token| known.contains(&token.content));
     known.extend(own.values().filter(|_| !rebuilds).map(|token| token.content.clone()));
-    tokens.extend(named.iter().chain(&further).filter(|token| known.insert(token.content.clone())).cloned());
+    // Of tokens with the same text the library keeps the last, with its flags.
+    let mut variants = HashSet::new();
+    let is_new = |token: &&AddedToken| !known.contains(&token.content) && variants.insert(variant(token));
+    tokens.extend(named.iter().chain(&further).filter(is_new).cloned());
     mark_special(&mut tokens, &named, &further, class);
     let own: HashMap<&str, &AddedToken> = own.values().map(|token| (token.content.as_str(), token)).collect();
     if is_complete && tokens.iter().all(|token| own.get(token.content.as_str()) == Some(&token)) {
@@ -59,9 +66,15 @@ pub(super) fn apply(
     }
     let (tokens, unusable) = usable(tokenizer, tokens, vocab_size);
     check_added_tokens(&tokens, tokenizer.get_normalizer(), sums)
-        .map_err(|problem| LoadError::invalid(CONFIG, format!("`{DECODER}` {problem}")))?;
+        .map_err(|problem| LoadError::invalid(CONFIG, format!("{FIELDS}: {problem}")))?;
     tokenizer.add_tokens(tokens).map_err(tokenizer_json::invalid)?;
     Ok(warning(&unusable))
+}
+
+/// A token's text and flags.
+fn variant(token: &AddedToken) -> (String, [bool; 5]) {
+    let flags = [token.single_word, token.lstrip, token.rstrip, token.normalized, token.special];
+    (token.content.clone(), flags)
 }
 
 /// Makes named tokens special. Qwen2's class adds all special tokens once more, as plain ones.
@@ -112,14 +125,15 @@ fn usable(tokenizer: &Tokenizer, tokens: Vec<AddedToken>, vocab_size: usize) -> 
     let size = tokenizer.get_model().get_vocab_size();
     let largest = tokenizer.get_added_tokens_decoder().keys().max().map_or(0, |&id| id as usize + 1);
     let mut next = size.max(largest);
-    let (mut kept, mut unusable) = (Vec::new(), Vec::new());
+    let (mut kept, mut unusable, mut new) = (Vec::new(), Vec::new(), HashSet::new());
     for token in tokens.into_iter().filter(|token| !token.content.is_empty()) {
-        if tokenizer.token_to_id(&token.content).is_none() {
+        if tokenizer.token_to_id(&token.content).is_none() && !new.contains(&token.content) {
             if next >= vocab_size {
                 unusable.push(token.content);
                 continue;
             }
             next += 1;
+            new.insert(token.content.clone());
         }
         kept.push(token);
     }

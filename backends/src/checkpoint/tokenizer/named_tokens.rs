@@ -138,6 +138,8 @@ impl<'a> Sources<'a> {
         let of_config = list(self.config, extra_field(self.config))?;
         let listed = match self.map.filter(|map| map.mentions(EXTRA)) {
             None => of_config,
+            // A null replaces the other file's list.
+            Some(map) if map.get(EXTRA).is_none() => Some(vec![]),
             Some(map) => list(map, EXTRA)?.map(|own| of_config.into_iter().flatten().chain(own).collect()),
         };
         if let Some(listed) = listed {
@@ -169,8 +171,9 @@ impl<'a> Sources<'a> {
             text((fields, fields.get(field)?))
         });
         let of_map = self.map.map(|map| (map, EXTRA));
-        // An object of names replaces the other file's list.
-        let is_replaced = of_map.and_then(|(map, field)| map.get(field)).is_some_and(Value::is_object);
+        // An object of names or a null replaces the other file's list.
+        let is_replaced =
+            self.map.is_some_and(|map| map.mentions(EXTRA) && !map.get(EXTRA).is_some_and(Value::is_array));
         let of_config = Some((self.config, extra_field(self.config))).filter(|_| !is_replaced);
         let listed = of_config.into_iter().chain(of_map).flat_map(|(fields, field)| {
             let items = fields.get(field).and_then(Value::as_array).into_iter().flatten();

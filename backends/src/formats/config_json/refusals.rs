@@ -17,6 +17,12 @@ pub(super) fn check_musts(fields: &Fields<'_>, musts: &[&[(&str, Must)]]) -> Res
             Must::False(supported) => (value.as_bool() == Some(false), supported.to_owned()),
             Must::Number(wanted) => (value.as_f64() == Some(wanted), wanted.to_string()),
             Must::Text(wanted) => (value.as_str() == Some(wanted), wanted.to_owned()),
+            Must::As(other) => match fields.get(other) {
+                Some(wanted) if !is_same(value, wanted) => {
+                    return Err(fields.problem(name, &format!("and `{other}` contradict each other")));
+                }
+                _ => continue,
+            },
             Must::Absent(supported) => (false, supported.to_owned()),
         };
         if !is_met {
@@ -24,6 +30,11 @@ pub(super) fn check_musts(fields: &Fields<'_>, musts: &[&[(&str, Must)]]) -> Res
         }
     }
     Ok(())
+}
+
+/// `true` for equal values, whatever the spelling of their numbers.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || one.is_number() && one.as_f64() == other.as_f64()
 }
 
 /// Refuses features of any model that would change the computation and are not supported. `own_code` is the prefix of the classes

@@ -102,6 +102,14 @@ const MODERNBERT: Family = Family {
 };
 
 const NOMIC_MUSTS: &Musts = &[ADAPTERS, off("prenorm"), off("causal"), off("parallel_block"), off("use_rms_norm")];
+/// Sizes in the spellings of the published code and of transformers. GPT-2's config, on which the code builds, lets some of the latter overrule
+/// the former, others not.
+const NOMIC_SIZES: &Musts = &[
+    ("n_embd", Must::As("hidden_size")),
+    ("n_layer", Must::As("num_hidden_layers")),
+    ("n_head", Must::As("num_attention_heads")),
+    ("n_inner", Must::As("intermediate_size")),
+];
 const NOMIC_ATTENTION: &Musts = &[("scale_attn_weights", Must::Bool(true)), off("scale_attn_by_inverse_layer_idx")];
 const NOMIC_ROTATIONS: &Musts =
     &[("rotary_emb_fraction", Must::Number(1.0)), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")];
@@ -133,7 +141,7 @@ const NOMIC: Family = Family {
     },
     ffn_glu: FfnGlu::ByName,
     own_code: true,
-    musts: &[NOMIC_MUSTS, NOMIC_ATTENTION, NOMIC_ROTATIONS, &[("num_experts", Must::Number(0.0))]],
+    musts: &[NOMIC_MUSTS, NOMIC_SIZES, NOMIC_ATTENTION, NOMIC_ROTATIONS, &[("num_experts", Must::Number(0.0))]],
     names: names::NOMIC,
     ..BERT
 };
@@ -145,6 +153,7 @@ const NOMIC_EXPERTS: Family = Family {
     experts: true,
     musts: &[
         NOMIC_MUSTS,
+        NOMIC_SIZES,
         NOMIC_ATTENTION,
         NOMIC_ROTATIONS,
         &[off("expert_choice_router"), off("moe_normalize_expert_weights")],

@@ -163,6 +163,8 @@ pub(crate) enum Must {
     False(&'static str),
     Number(f64),
     Text(&'static str),
+    /// The value of another field, which is another spelling of the setting, where that is present too.
+    As(&'static str),
     /// None: the field turns a feature on. The words say what is supported.
     Absent(&'static str),
 }

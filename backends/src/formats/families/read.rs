@@ -108,13 +108,28 @@ pub(in crate::formats) fn older_spellings(fields: &Fields<'_>, family: &Family) 
         [older @ "layer_norm_epsilon", newer] => Some((newer, older, Value::from(family.norm_eps))),
         _ => None,
     };
+    let activation = match *family.keys.activation.json {
+        [older @ "activation_function", newer] => Some((newer, older, Value::from("silu"))),
+        _ => None,
+    };
     // The published code may come with the model.
     let has_code = fields.get("auto_map").is_some();
-    pooling.into_iter().chain(epsilon).filter(move |_| !has_code).filter_map(|(newer, older, default)| {
-        let value = fields.get(older).filter(|&value| value != fields.get(newer).unwrap_or(&default))?;
+    let found = pooling.into_iter().chain(epsilon).chain(activation);
+    found.filter(move |_| !has_code).filter_map(|(newer, older, default)| {
+        let is_other = |value: &Value| ungated(value) != ungated(fields.get(newer).unwrap_or(&default));
+        let value = fields.get(older).filter(|&value| is_other(value))?;
         let value = shown(value);
         Some(format!("`{older}` {value} is followed, as in the published code; transformers reads only `{newer}`"))
     })
+}
+
+/// The activation of a gate in the spelling of transformers, any other value as it is.
+fn ungated(value: &Value) -> Value {
+    match value.as_str() {
+        Some("swiglu") => "silu".into(),
+        Some("geglu") => "gelu".into(),
+        _ => value.clone(),
+    }
 }
 
 /// `true` if the embedding matrix is the language model's head too.

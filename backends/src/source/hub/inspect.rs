@@ -98,7 +98,7 @@ impl Download<'_> {
         {
             return Ok(None);
         } else {
-            return Err(self.no_weights(listing, folder));
+            return Err(self.no_weights(listing, folder).await);
         };
         let mut heads = Vec::new();
         for file in files {

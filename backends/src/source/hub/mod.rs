@@ -22,14 +22,12 @@ mod xet;
 use crate::disk;
 use crate::error::LoadError;
 use crate::error::printable;
-use crate::formats::TensorFormat;
 use crate::formats::gguf::has_gguf_extension;
 use crate::formats::lora;
 use crate::json::parse_json;
 use crate::options::HubModel;
 use crate::source::modules::MODULES;
 use crate::source::names::{SENTENCE_CONFIGS, check_inside, max_bytes};
-use crate::source::other_formats;
 use crate::source::tokenizer_files::{ADDED_TOKENS, CHAT_TEMPLATE, SPECIAL_TOKENS, VOCABULARY, hint};
 use cache::Cache;
 use client::Client;
@@ -242,12 +240,6 @@ impl<'a> Download<'a> {
         }
         let hint = hint(|file| Ok(listing.has(folder, file)))?;
         Err(self.lacks(&format!("{folder}{TOKENIZER}"), &format!("the repository has no such file{hint}")))
-    }
-
-    fn no_weights(&self, listing: &Listing, folder: &str) -> LoadError {
-        let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
-        let hint = other_formats::hint(listing.files.iter().filter_map(|file| file.strip_prefix(folder)));
-        self.lacks(&format!("{folder}{preferred}"), &format!("the repository has no such file, nor {other}{hint}"))
     }
 
     fn failed(&self, file: &str, failure: Failure) -> LoadError {

@@ -4,6 +4,7 @@ use super::{CONFIG, Download, Listing, read_json};
 use crate::error::LoadError;
 use crate::formats::TensorFormat;
 use crate::formats::lora;
+use crate::source::other_formats;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,10 @@ impl Download<'_> {
         models: &[String],
         dense_path: Option<&str>,
     ) -> Result<PathBuf, LoadError> {
-        let formats: Vec<TensorFormat> =
-            models.iter().map(|folder| self.format(listing, folder)).collect::<Result<_, _>>()?;
+        let mut formats = Vec::new();
+        for folder in models {
+            formats.push(self.format(listing, folder).await?);
+        }
         let snapshot = self.small_files(listing, models).await?;
         self.module_files(listing, models, dense_path, is_module_file).await?;
         for folder in listing.folders_of_tasks() {
@@ -58,16 +61,42 @@ impl Download<'_> {
         let snapshot = self.small_files(listing, first).await?;
         self.module_files(listing, models, dense_path, |name| name == CONFIG).await?;
         for folder in first.iter().filter(|folder| !listing.has(folder, CONFIG)) {
-            self.tensors(listing, &snapshot, folder, self.format(listing, folder)?).await?;
+            self.tensors(listing, &snapshot, folder, self.format(listing, folder).await?).await?;
         }
         Ok(snapshot)
     }
 
     /// The format of the tensors in a folder.
-    fn format(&self, listing: &Listing, folder: &str) -> Result<TensorFormat, LoadError> {
+    async fn format(&self, listing: &Listing, folder: &str) -> Result<TensorFormat, LoadError> {
         let is_there =
             |format: &TensorFormat| listing.has(folder, format.single()) || listing.has(folder, format.index());
-        TensorFormat::ALL.into_iter().find(is_there).ok_or_else(|| self.no_weights(listing, folder))
+        match TensorFormat::ALL.into_iter().find(is_there) {
+            Some(format) => Ok(format),
+            None => Err(self.no_weights(listing, folder).await),
+        }
+    }
+
+    /// The error for a folder without tensors, which names the file that only `config.json` names, or the files in other formats.
+    pub(super) async fn no_weights(&self, listing: &Listing, folder: &str) -> LoadError {
+        let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
+        let hint = match self.named_weights(listing, folder).await {
+            Some(named) => {
+                format!("{named}: download the repository, rename the file to {preferred} and give the folder's path")
+            }
+            None => other_formats::hint(listing.files.iter().filter_map(|file| file.strip_prefix(folder))),
+        };
+        self.lacks(&format!("{folder}{preferred}"), &format!("the repository has no such file, nor {other}{hint}"))
+    }
+
+    /// Clause of a message about the weights that `config.json` names.
+    async fn named_weights(&self, listing: &Listing, folder: &str) -> Option<String> {
+        let config = format!("{folder}{CONFIG}");
+        // Only where a file may be those weights is anything downloaded in vain.
+        let is_other = |file: &str| !file.contains('/') && (file.ends_with(".safetensors") || file.ends_with(".bin"));
+        listing.files.iter().filter_map(|file| file.strip_prefix(folder)).find(|file| is_other(file))?;
+        self.require(listing, &config).ok()?;
+        let snapshot = self.fetch(listing, &config).await.ok()?;
+        other_formats::named(&read_json(&snapshot, &config).ok()??)
     }
 
     /// Fetches the tensors in a folder.

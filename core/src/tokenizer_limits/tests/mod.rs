@@ -151,12 +151,12 @@ fn added_tokens_are_measured_before_and_after_normalisation() {
         (
             replace("a", " b"),
             vec![json!({"content": "a", "normalized": true, "rstrip": true})],
-            "item 0 has white space at its edge",
+            "item 0, \"a\", has white space at its edge",
         ),
         (
             replace(" ", ""),
             vec![json!({"content": "a ", "normalized": true, "rstrip": true})],
-            "item 0 has white space at its edge",
+            "item 0, \"a \", has white space at its edge",
         ),
     ] {
         let refused = refusal(json!({"normalizer": normalizer, "added_tokens": tokens}));
