@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import signal
 import socket
 import subprocess
@@ -47,6 +48,16 @@ def test_what_the_bench_counts_is_what_the_server_counts(tmp_path, builtin):
     assert run["requests_per_s"] * run["elapsed_s"] == pytest.approx(16)
     latency = run["latency_ms"]
     assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
+
+
+def test_a_reader_of_the_table_may_leave(tmp_path, builtin):
+    command = [PREFOLD, "bench", "--url", builtin.url(), "--requests", "3", "--concurrency", "1", "--json", "out.json"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        ran = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment(tmp_path))
+    assert ran.returncode == 0 and "panicked" not in ran.stderr, ran.stderr
+    assert (tmp_path / "out.json").exists()
 
 
 def test_tokens_and_compaction_are_those_of_the_requests(tmp_path):

@@ -80,6 +80,19 @@ def test_answers_agree_within_the_tolerance_of_their_kind(ask, want, got, same):
     assert verdicts.agree(ask, want, got) == same
 
 
+@pytest.mark.parametrize("want, got, exact, rounding", [
+    ([1.0, 2.001], [1.0, 1.9985], [1.0, 2.0], True),
+    ([1.0, 2.001], [1.0, 1.99], [1.0, 2.0], False),
+    ([1.0, 2.0], [1.0, 2.001], [1.0, 2.0], False),
+    ([["a", 0.5], ["b", 0.501]], [["a", 0.5], ["b", 0.499]], [["a", 0.5], ["b", 0.5]], True),
+    ([1.0], [1.0, 2.0], [1.0, 2.0], False),
+    ("answers", "a refusal", None, False),
+    ([1.0], [1.1], None, False),
+])
+def test_rounding_is_measured_in_the_libraries_own(want, got, exact, rounding):
+    assert verdicts.is_rounding(want, got, exact) == rounding
+
+
 def outcome(want, got, warnings=(), settings=(POOLING,)):
     return verdicts.compare([(EMBED, want, got)], list(warnings), settings)
 

@@ -66,7 +66,18 @@ class Judge:
         explained = (rules, gguf_rules) if draft.get("gguf") else (rules,)
         if outcome.kind == "different" and (rule := next(filter(None, (it.explanation(draft, outcome.where) for it in explained)), None)):
             outcome.kind, outcome.reason = "rule", rule
+        if outcome.kind == "different" and is_rounding(draft, folder, outcome.where):
+            outcome.kind, outcome.reason = "rule", "rounding: the libraries in float32 are as far from float64"
         return outcome
+
+
+def is_rounding(draft, folder, where):
+    """True if the libraries' own rounding explains a difference."""
+    try:
+        exact = oracle.Oracle(draft, folder, oracle.EXACT).answer(where["ask"], draft["texts"])
+    except oracle.Failed:
+        return False
+    return verdicts.is_rounding(where.get("want"), where.get("got"), exact[where["text"]])
 
 
 def refusal(draft, message):

@@ -13,6 +13,9 @@ import asks
 warnings.simplefilter("ignore")
 
 
+EXACT = torch.float64
+
+
 class Failed(Exception):
     """The libraries refuse the checkpoint."""
 

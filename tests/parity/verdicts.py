@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 VECTOR, RELATIVE = 1e-4, 2e-3
+# Bound on our rounding errors, in those of the libraries.
+ROUNDING = 4
 
 
 @dataclass
@@ -38,6 +40,24 @@ def agree(ask, want, got):
     if isinstance(want, float) or isinstance(got, float):
         return abs(want - got) <= RELATIVE * abs(want) + VECTOR
     return want == got
+
+
+def numbers(answer):
+    """The numbers of an answer, in order."""
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    if isinstance(answer, (list, tuple)):
+        return [number for part in answer for number in numbers(part)]
+    return [answer] if isinstance(answer, float) else []
+
+
+def is_rounding(want, got, exact):
+    """True if an answer is about as far from the libraries' answer in float64 as their answer in float32 is."""
+    want, got, exact = map(numbers, (want, got, exact))
+    if not exact or not len(want) == len(got) == len(exact):
+        return False
+    theirs, ours = (max(abs(a - b) for a, b in zip(answer, exact)) for answer in (want, got))
+    return ours <= ROUNDING * theirs
 
 
 def compare(pairs, warnings, settings):

@@ -233,6 +233,11 @@ impl ResolvedOptions {
         }
         self.check_truncation(len, is_part, place)?;
         let max = self.max_tokens.saturating_sub(added);
+        // Special tokens alone would answer the same for every text.
+        if max == 0 && lens != [0, 0] {
+            let problem = format!("has no room for its text, because special tokens take {added}");
+            return Err(self.too_long(place, problem));
+        }
         let lens = match is_pair {
             true if self.cuts_documents_only => [lens[0], max - lens[0]],
             true => longest_first(lens, max),

@@ -6,6 +6,7 @@ use self::arriving::{declared, read_body};
 use super::guarded::Guarded;
 use super::invalid_text::{self, GROWTH, Rewritten};
 use super::named::Named;
+use super::null_members;
 use super::parsed_size::parsed_size;
 use crate::error::ApiError;
 use crate::state::field_names::{BodyNames, SentNames};
@@ -107,6 +108,7 @@ impl RawBody {
                 Ok(parsed) => Ok(parsed),
                 // Only texts that are not Unicode can make another parse of the body succeed.
                 Err(error @ ApiError::Syntax(_)) => parse_invalid(&body, error, held.as_ref(), invalid_unicode),
+                Err(error @ ApiError::Body { .. }) => parse_without_nulls(&body, error, held.as_ref()),
                 Err(error) => Err(error),
             };
             (parsed, held)
@@ -188,6 +190,21 @@ fn parse_invalid<T: DeserializeOwned>(
         }
         (first, _) => Ok(Parsed { replaced: first.map(|first| (first, texts)), ..parsed_body }),
     }
+}
+
+/// Parses a body again whose parsing ended with `error`, without members that are null: a field that is null under one of its names
+/// may have a value under another.
+///
+/// # Errors
+/// `error` if this fails too; as [`admit`].
+fn parse_without_nulls<T: DeserializeOwned>(
+    body: &[u8],
+    error: ApiError,
+    held: Option<&(Arc<Share>, usize)>,
+) -> Result<Parsed<T>, ApiError> {
+    let Some(rest) = null_members::without(body) else { return Err(error) };
+    admit(body, rest.len(), held)?;
+    parse(&rest).map_err(|_| error)
 }
 
 /// Parses a body as JSON.

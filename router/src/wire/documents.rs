@@ -1,6 +1,7 @@
 //! Texts that may be objects: queries and documents.
 
 use super::many::Many;
+use super::refused::Image;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -25,11 +26,13 @@ impl Documents {
 /// The field `text` of an object.
 ///
 /// # Errors
-/// The object has none.
+/// The object has none, or has an image.
 pub(super) fn text_of<'de, A: MapAccess<'de>>(map: A) -> Result<String, A::Error> {
     #[derive(Deserialize)]
     struct Object {
         text: String,
+        #[allow(dead_code, reason = "deserializing it checks it")]
+        image: Option<Image>,
     }
     Object::deserialize(MapAccessDeserializer::new(map)).map(|object| object.text)
 }
@@ -113,7 +116,9 @@ mod tests {
                 r#"["a", 5]"#,
                 "`documents[1]`: invalid type: integer `5`, expected a string or an object with the field `text`",
             ),
-            (r#"[{"image": "b"}]"#, "`documents[0].text`: missing field"),
+            (r#"[{"title": "b"}]"#, "`documents[0].text`: missing field"),
+            (r#"[{"image": "b"}]"#, "`documents[0].image`: not supported"),
+            (r#"["a", {"text": "a", "image": "b"}]"#, "`documents[1].image`: not supported"),
         ] {
             let found = parse::<Body>(format!(r#"{{"documents": {documents}}}"#).as_bytes()).unwrap_err().to_string();
             assert!(found.starts_with(error), "{found}");

@@ -55,9 +55,9 @@ impl EncodeFields {
     ) -> Result<EncodeOptions, Error> {
         let (truncate, max_tokens) = match self.truncate_prompt_tokens {
             None => (self.truncate, None),
-            Some(-1) => (Some(true), None),
+            Some(-1) => (self.truncate.or(Some(true)), None),
             Some(tokens) => match usize::try_from(tokens) {
-                Ok(tokens) => (Some(true), Some(tokens)),
+                Ok(tokens) => (self.truncate.or(Some(true)), Some(tokens)),
                 Err(_) => {
                     let problem = format!("is {tokens}; it must be -1 (the model's limit) or a number of tokens");
                     return Err(Error::Validation { field: "truncate_prompt_tokens", problem });

@@ -17,6 +17,7 @@ pub(crate) mod json_writer;
 pub(crate) mod many;
 pub(crate) mod name_list;
 mod named;
+mod null_members;
 mod parsed_size;
 pub(crate) mod pieces;
 pub(crate) mod prompt;

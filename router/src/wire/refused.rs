@@ -1,6 +1,6 @@
 //! Fields of other servers that nothing serves. Any value is an error that names the field, which says more than a field that is missing.
 
-use serde::de::Error;
+use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
@@ -29,8 +29,8 @@ refused! {
     /// vLLM's size of the chunks of a text that have a vector each.
     ChunkSize: "late chunking is not supported: every input has a vector of its own";
 
-    /// Images of Cohere's API.
-    Images: "not supported: the served model embeds texts";
+    /// Image of a text in Jina's API.
+    Image: "not supported: the served model reads texts";
 }
 
 /// Declares types of which one value can be sent.
@@ -53,6 +53,9 @@ only! {
     /// Cohere's fields of a document to read.
     RankFields of Vec<String>: |fields| fields.iter().all(|field| field == "text"),
         "not supported, except for `text`, which is the only field that is read: send each document as one text";
+
+    /// Images of Cohere's API.
+    Images of Vec<IgnoredAny>: Vec::is_empty, "not supported: the served model embeds texts";
 
     /// Jina's pooling of inputs that are read as one text.
     LateChunking of bool: |asked| !asked, "not supported: every input has a vector of its own";

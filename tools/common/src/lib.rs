@@ -4,6 +4,7 @@
 pub mod chart;
 pub mod demo_texts;
 pub mod plural;
+pub mod print;
 pub mod records;
 pub mod template;
 mod text_width;

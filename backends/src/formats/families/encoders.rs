@@ -163,16 +163,21 @@ const NOMIC_EXPERTS: Family = Family {
     ..NOMIC
 };
 
+/// Rotations of Alibaba-NLP's code and of transformers' class for it, which have different defaults.
+const fn new_rotations(default: f64) -> Positions {
+    Positions::Rotary(Rotary::OneBase {
+        key: "rope_theta",
+        default: Some(default),
+        own_default: None,
+        kinds: &["default", "ntk"],
+    })
+}
+
 /// gte-v1.5, gte-multilingual, snowflake-arctic-embed-m-v2.0 and stella_400M, whose code is Alibaba-NLP/new-impl.
 const NEW: Family = Family {
     model_type: "new",
     prefix: "New",
-    positions: Positions::Rotary(Rotary::OneBase {
-        key: "rope_theta",
-        default: Some(10_000.0),
-        own_default: None,
-        kinds: &["default", "ntk"],
-    }),
+    positions: new_rotations(10_000.0),
     token_types: Some(0),
     biases: Biases { feed_forward_input: Rule::Fixed(false), ..Biases::ALL },
     ffn_glu: FfnGlu::Always,
@@ -339,7 +344,7 @@ pub(super) static ENCODERS: [Family; 21] = [
     Family { gguf: Some(Gguf { classifier: true, scales_windows: true, ..Gguf::of("modern-bert") }), ..MODERNBERT },
     Family { gguf: Some(Gguf::of("nomic-bert")), ..NOMIC },
     NEW,
-    Family { model_type: "gte", prefix: "Gte", token_types: Some(1), ..NEW },
+    Family { model_type: "gte", prefix: "Gte", positions: new_rotations(160_000.0), token_types: Some(1), ..NEW },
 ];
 
 /// A table and the mean of its rows: Model2Vec and the module `StaticEmbedding` of sentence-transformers.

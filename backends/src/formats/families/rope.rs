@@ -146,15 +146,21 @@ const BETA: &str = "llama_4_scaling_beta";
 /// The length that the model was trained on before the scaling.
 const ORIGINAL: &str = "original_max_position_embeddings";
 
-fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
-    let original = match rope.optional::<usize>(ORIGINAL)? {
-        Some(original) => original,
-        None => config.optional(ORIGINAL)?.ok_or_else(|| rope.problem(ORIGINAL, "is missing"))?,
-    };
-    let (low, high) = (positive(rope, "low_freq_factor")?, positive(rope, "high_freq_factor")?);
-    if original == 0 {
-        return Err(rope.problem(ORIGINAL, "must be above 0"));
+/// The model's longest input.
+const LENGTH: &str = "max_position_embeddings";
+
+/// The length before the scaling. transformers reads a field of that name outside of the object in no class that is served.
+fn original(config: &Fields<'_>, rope: &Fields<'_>) -> Result<usize, LoadError> {
+    match rope.optional::<usize>(ORIGINAL)? {
+        Some(0) => Err(rope.problem(ORIGINAL, "must be above 0")),
+        Some(original) => Ok(original),
+        None => config.required(LENGTH),
     }
+}
+
+fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
+    let original = original(config, rope)?;
+    let (low, high) = (positive(rope, "low_freq_factor")?, positive(rope, "high_freq_factor")?);
     if low >= high {
         return Err(rope.problem("low_freq_factor", &format!("({low}) must be below `high_freq_factor` ({high})")));
     }
@@ -168,15 +174,7 @@ fn parse_llama3(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, L
 
 /// The settings of transformers, with its defaults (`_compute_yarn_parameters`).
 fn parse_yarn(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, LoadError> {
-    const LENGTH: &str = "max_position_embeddings";
-    // The field outside of the object has priority.
-    let original = match (config.optional(ORIGINAL)?, rope.optional(ORIGINAL)?) {
-        (Some(original), _) | (None, Some(original)) => original,
-        (None, None) => config.required::<usize>(LENGTH)?,
-    };
-    if original == 0 {
-        return Err(rope.problem(ORIGINAL, "must be above 0"));
-    }
+    let original = original(config, rope)?;
     let factor = match rope.optional::<f64>("factor")? {
         Some(_) => positive(rope, "factor")?,
         None => positive(config, LENGTH)? / original as f64,

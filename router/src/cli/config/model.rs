@@ -19,6 +19,9 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
         }
         return Ok((id.clone(), ModelSource::Path(PathBuf::from(id))));
     }
+    if is_builtin(id) {
+        return builtin_model(args.revision.is_some());
+    }
     if let Some(named) = id_in_url(id) {
         return Err(ConfigError::Url { given: id.clone(), id: named });
     }
@@ -57,6 +60,17 @@ fn builtin_model(has_revision: bool) -> Result<(String, ModelSource), ConfigErro
         return Err(ConfigError::RevisionOfNoModel);
     }
     Ok((builtin::NAME.to_owned(), ModelSource::Embedded(builtin::FILES)))
+}
+
+/// True for the name that logs and answers give the built-in model.
+#[cfg(feature = "builtin-model")]
+fn is_builtin(id: &str) -> bool {
+    id == builtin::NAME
+}
+
+#[cfg(not(feature = "builtin-model"))]
+fn is_builtin(_: &str) -> bool {
+    false
 }
 
 #[cfg(not(feature = "builtin-model"))]

@@ -62,6 +62,8 @@ fn a_mistyped_model_is_refused() {
         assert_eq!(error, format!("`--model-id {url}` is a URL; give the model's id, `org/name`"));
     }
     assert!(matches!(refused("--model-id https://huggingface.co/org"), ConfigError::NoSuchPath(_)));
+    let named = config("--model-id prefold-mini").unwrap();
+    assert!(matches!(named.load.source, ModelSource::Embedded(_)) && named.names.id == "prefold-mini");
     for id in ["qwen3", "Qwen/", "org/na!me", "org/näme"] {
         let error = refused(&format!("--model-id {id}"));
         assert!(error.to_string().contains(id), "{error}");

@@ -20,6 +20,9 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+/// The word for serving in other servers' command lines, which may come first.
+const SERVE: &str = "serve";
+
 /// An embedding and reranking inference server that computes every shared prefix once.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "prefold", version = version_and_commit(), max_term_width = 110, args_conflicts_with_subcommands = true)]
@@ -65,7 +68,7 @@ impl Cli {
     ) -> Result<Self, clap::Error> {
         let mut arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
         // `prefold serve MODEL`, as in other servers.
-        if arguments.get(1).is_some_and(|word| word == "serve") {
+        if arguments.get(1).is_some_and(|word| word == SERVE) {
             arguments.remove(1);
         }
         let mut matches = Self::with_variables().try_get_matches_from(&arguments).map_err(|error| {
@@ -88,7 +91,7 @@ impl Cli {
         }
         let mut cli = Self::from_arg_matches(&matches)?;
         if let Some(model) = cli.positional.take() {
-            if Self::command().find_subcommand(&model).is_some() {
+            if model == SERVE || Self::command().find_subcommand(&model).is_some() {
                 let problem = format!("the subcommand '{model}' cannot be used with flags before it; put it first");
                 return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
             }

@@ -93,6 +93,9 @@ fn a_model_may_stand_alone() {
     }
     assert!(read("check-model a").is_ok() && read("check-model --model-id a").is_ok());
     assert!(read("a b").is_err());
+    for line in ["--port 1 serve", "--port 1 check-model"] {
+        assert!(read(line).unwrap_err().to_string().contains("put it first"), "{line}");
+    }
 }
 
 #[test]

@@ -56,9 +56,15 @@ pub(crate) struct OllamaVectors<'a> {
 pub(crate) async fn embed(head: Head, Json(mut body): Json<OllamaEmbedBody>) -> Result {
     let call = head.for_model(body.model.as_deref());
     let fields = EncodeFields { truncate: body.truncate, ..body.encode_fields() };
+    let has_prompt = fields.prompt.prompt.is_some();
     let encode = encode_options(fields, "input", body.options.as_ref(), &call)?;
     let model = call.model.names.answered(body.model.as_deref())?;
     let texts = body.input.map(|input| input.0.into_vec()).unwrap_or_default();
+    if texts.is_empty() && has_prompt {
+        let problem =
+            "missing; the field `prompt` is a prefix of each input here, and the text itself in /api/embeddings";
+        return Err(Error::invalid("input", problem).into());
+    }
     if texts.is_empty() && embeds(&call) {
         return Ok(Answer::free(&OllamaVectors { model, ..OllamaVectors::default() }));
     }

@@ -110,3 +110,26 @@ async fn refused_fields_come_before_unknown_ones() {
         assert!(message.contains(&format!("`{field}")) && !message.contains("unknown field"), "{message}");
     }
 }
+
+#[tokio::test]
+async fn a_null_under_another_name_is_absent() {
+    for (setup, path, body) in [
+        (embedding(), "/v1/embeddings", json!({ "input": "a", "dimensions": 2, "output_dimension": null })),
+        (
+            embedding(),
+            "/v1/embeddings",
+            json!({ "input": "a", "normalize": null, "normalized": true, "activation": null }),
+        ),
+        (
+            reranker(),
+            "/rerank",
+            json!({ "query": "a", "texts": ["b"], "top_k": null, "top_n": 1, "instruct": null, "instruction": null }),
+        ),
+    ] {
+        let got = post(&Setup::new(setup).build(), path, body.clone()).await;
+        assert_eq!(got.status, 200, "{body}: {}", got.body);
+    }
+    let both = json!({ "input": "a", "dimensions": 2, "output_dimension": 3, "user": null });
+    let error = refused(Setup::new(embedding()), "/v1/embeddings", &both).await;
+    assert!(error.contains("`dimensions` and `output_dimension`, names of the same field, are both sent"), "{error}");
+}

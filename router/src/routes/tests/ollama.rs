@@ -79,6 +79,7 @@ async fn errors_are_a_message() {
     let app = Setup::new(embedding()).build();
     for (path, body, status) in [
         ("/api/embed", json!({ "input": [["a"]] }), 400),
+        ("/api/embed", json!({ "prompt": "a" }), 400),
         ("/api/embed", json!({ "input": "a", "dimensions": 1000 }), 400),
         ("/api/embed", json!({ "input": "a", "keep_alive": [] }), 400),
         ("/api/show", json!({}), 400),

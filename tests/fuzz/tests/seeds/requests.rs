@@ -84,7 +84,7 @@ fn bodies() -> Vec<(&'static str, usize, Value)> {
         ("/v1/score", 1, json!({"queries": ["red", "blue"], "documents": ["blue", "green"]})),
         ("/v1/score", 2, json!({"text_1": ["red"], "text_2": "green", "truncate_prompt_tokens": 5})),
         ("/v1/classify", 3, json!({"input": ["red", "blue"], "use_activation": false, "truncate_prompt_tokens": -1})),
-        ("/v1/classify", 2, json!({"input": "red", "truncation_side": "left", "truncate_prompt_tokens": 1})),
+        ("/v1/classify", 2, json!({"input": "red", "truncation_side": "left", "truncate_prompt_tokens": 2})),
         ("/embeddings", 0, json!({"input": "red"})),
         ("/score", 1, json!({"text_1": "red", "text_2": "blue"})),
         ("/classify", 3, json!({"input": [1, 2, 3]})),

@@ -12,6 +12,7 @@ use crate::results::summary;
 use crate::workload::{Plan, Workload};
 use anyhow::{Context, Result};
 use prefold_tools::plural::count;
+use prefold_tools::print::print_line;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -38,9 +39,9 @@ impl Bench {
 
     async fn send_all(&self) -> Result<ExitCode> {
         let (mut report, bulk, queries) = self.prepare().await?;
-        title(&report).iter().for_each(|line| println!("{line}"));
+        title(&report).iter().for_each(print_line);
         if queries.is_none() {
-            println!("{}", report::header(&report.mode));
+            print_line(report::header(&report.mode));
         }
         let mut stop = std::pin::pin!(interrupt());
         if let Some(goal) = self.size.goal() {
@@ -54,7 +55,7 @@ impl Bench {
                 break;
             };
             let lines = if queries.is_some() { mixed::lines(&runs) } else { report::lines(&runs) };
-            lines.iter().for_each(|line| println!("{line}"));
+            lines.iter().for_each(print_line);
             interrupted = runs.iter().any(|run| run.interrupted);
             report.runs.extend(runs);
             self.write_finished_runs(&report)?;
@@ -62,7 +63,7 @@ impl Bench {
                 break;
             }
         }
-        summary::lines(&report).iter().for_each(|line| println!("{line}"));
+        summary::lines(&report).iter().for_each(print_line);
         self.write(&report)?;
         let answered = report.runs.iter().all(|run| run.answered > 0);
         Ok(match (interrupted, answered) {

@@ -9,6 +9,7 @@ use crate::results::report::Report;
 use crate::results::size::Goal;
 use crate::results::summary::repeats;
 use anyhow::Result;
+use prefold_tools::print::print_line;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Bench {
                 Load::Closed { concurrency } => format!("{concurrency} at once"),
                 Load::Open { rate, .. } => rate.to_string(),
             };
-            std::iter::once(run.row(&name)).chain(run.problems()).for_each(|line| println!("{line}"));
+            std::iter::once(run.row(&name)).chain(run.problems()).for_each(print_line);
             search.add(&run);
             // The closed loop has no rate, so charts of the runs leave it out.
             if matches!(load, Load::Open { .. }) {
@@ -54,7 +55,7 @@ impl Bench {
             self.write_finished_runs(&report)?;
         }
         let lines = report.size.iter().flat_map(|size| size.lines(report.texts_per_request)).chain(repeats(&report));
-        lines.for_each(|line| println!("{line}"));
+        lines.for_each(print_line);
         self.write(&report)?;
         let is_found = report.size.as_ref().is_some_and(|size| size.servers.is_some());
         Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -72,7 +72,7 @@ fn base_cases() -> Vec<Case> {
     let newer: Vec<Value> =
         BASES.iter().map(|base| json!([{"rope_theta": base, "rope_type": "default"}, base])).collect();
     let older: Vec<Value> = BASES.iter().map(|base| json!([{"rope_theta": base, "type": "default"}, base])).collect();
-    let with_defaults: &[&[&str]] = &[LLAMA, EUROBERT, GEMMA2, NEW];
+    let with_defaults: &[&[&str]] = &[LLAMA, EUROBERT, GEMMA2, &["gte-base-tiny"]];
     let required: &[&[&str]] = &[QWEN3, QWEN2, &["mistral-tiny"]];
     let of_code: &[&[&str]] = &[NOMIC, &["jina-v3-tiny"]];
     let all = [SCALED.concat(), NEW.to_vec(), of_code.concat()].concat();
@@ -87,6 +87,7 @@ fn base_cases() -> Vec<Case> {
         ),
         gives(required, "rope_theta", plain.clone(), json!([[null, REFUSED]]), base),
         gives(&[LFM2], "rope_theta", plain.clone(), json!([[null, 1e6]]), base),
+        gives(&[&["gte"]], "rope_theta", plain.clone(), json!([[null, 160_000.0]]), base),
         same(of_code, "rotary_emb_base", plain.clone(), json!(BASES), base),
         gives(of_code, "rotary_emb_base", plain.clone(), json!([[null, 10_000.0]]), base),
         gives(&[&all], "rope_parameters", plain.clone(), json!(newer), base),
@@ -196,7 +197,6 @@ fn field_cases() -> Vec<Case> {
     let lengthless = and(&llama3, json!({"original_max_position_embeddings": null}));
     let plain = json!({"rope_type": "yarn", "factor": 4.0});
     let yarn = and(&plain, json!({"original_max_position_embeddings": 64}));
-    let outside = "original_max_position_embeddings";
     let mscales = json!({"rope_type": "yarn", "factor": 4.0, "mscale": 0.5, "mscale_all_dim": 0.25});
     let all_dims = |of: f64| mscale(0.5, 4.0) / mscale(of, 4.0);
     let ones = |of: f64| mscale(of, 4.0) / mscale(0.25, 4.0);
@@ -213,13 +213,12 @@ fn field_cases() -> Vec<Case> {
             scaling(it)[3].clone()
         }),
         of_all("rope_scaling.original_max_position_embeddings", &llama3, lengths.clone(), |it| scaling(it)[4].clone()),
-        of_all(outside, &lengthless, lengths.clone(), |it| scaling(it)[4].clone()),
+        of_all("max_position_embeddings", &lengthless, lengths.clone(), |it| scaling(it)[4].clone()),
         of_all("rope_scaling.factor", &yarn, json!([1.5, 2.0, 4.0, 16.0, 40.0]), factor),
         of_all("rope_scaling.beta_fast", &yarn, json!([2.0, 8.0, 16.0, 32.0, 64.0]), |it| scaling(it)[3].clone()),
         of_all("rope_scaling.beta_slow", &yarn, json!([0.5, 1.0, 2.0, 4.0, 31.0]), |it| scaling(it)[4].clone()),
         of_all("rope_scaling.original_max_position_embeddings", &yarn, lengths.clone(), |it| scaling(it)[5].clone()),
-        // Outside of the object it has priority.
-        of_all(outside, &yarn, lengths, |it| scaling(it)[5].clone()),
+        of_all("max_position_embeddings", &plain, lengths, |it| scaling(it)[5].clone()),
         of_all("rope_scaling.attention_factor", &yarn, json!([0.5, 1.0, 1.25, 2.0, 3.0]), attention),
         gives(
             &SCALED,
@@ -313,8 +312,5 @@ fn growth_cases() -> Vec<Case> {
         gives(model, "rope_scaling.llama_4_scaling_beta", ministral(json!({})), beta, growth),
         gives(model, "rope_parameters.original_max_position_embeddings", json!({}), every.clone(), growth),
         gives(model, "rope_scaling.original_max_position_embeddings", ministral(json!({})), every, growth),
-        same(model, "original_max_position_embeddings", ministral(json!({})), json!([16, 32, 64, 128, 4096]), |it| {
-            scaling(it)[5].clone()
-        }),
     ]
 }
