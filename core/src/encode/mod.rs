@@ -24,3 +24,6 @@ mod long_queries;
 #[cfg(test)]
 #[path = "tests/pair_prompts.rs"]
 mod pair_prompts;
+#[cfg(test)]
+#[path = "tests/special_tokens.rs"]
+mod special_tokens;
