@@ -268,7 +268,15 @@ fn explain<T: DeserializeOwned>(
             let field = path.map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"));
             ApiError::Body { field: Some(field), problem: format!("missing field{others}") }
         }
-        None => ApiError::Body { field: path, problem },
+        None => ApiError::Body { field: path, problem: with_position(&problem) },
+    }
+}
+
+/// The problem with serde's position in parentheses: it follows advice.
+fn with_position(problem: &str) -> String {
+    match problem.rsplit_once(" at line ").and_then(|(problem, at)| Some((problem, at.split_once(" column ")?))) {
+        Some((problem, (line, column))) => format!("{problem} (line {line}, column {column})"),
+        None => problem.to_owned(),
     }
 }
 

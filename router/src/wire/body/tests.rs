@@ -33,7 +33,7 @@ fn syntax_and_types_are_told_apart() {
     let missing = parse::<Dto<Vec<Dto<Inputs>>>>(b"{\"inputs\":[{}]}").unwrap_err().to_string();
     assert!(missing.starts_with("`inputs[0].inputs`: missing field"), "{missing}");
     let wrong = parse::<Dto<Inputs>>(b"{\"inputs\":\"a\",\n\"flag\":\"yes\"}").unwrap_err().to_string();
-    assert!(wrong.starts_with("`flag`: invalid type: string, expected true or false at line 2"), "{wrong}");
+    assert!(wrong.starts_with("`flag`: invalid type: string, expected true or false (line 2, column"), "{wrong}");
 }
 
 fn request(body: Body, headers: &[(header::HeaderName, &str)]) -> Request {

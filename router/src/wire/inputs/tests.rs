@@ -56,7 +56,7 @@ fn wrong_inputs_name_the_field_and_the_problem() {
             Err(ApiError::Body { field: Some(found), problem }) => {
                 assert_eq!(found, field, "{value}: {problem}");
                 assert!(problem.contains(words), "{value}: {problem}");
-                assert_eq!(problem.contains("at line 1 column"), words != "missing field", "{value}: {problem}");
+                assert_eq!(problem.contains("(line 1, column"), words != "missing field", "{value}: {problem}");
             }
             other => panic!("{value}: {other:?}"),
         }
