@@ -105,6 +105,7 @@ pub(super) const GROUPS: &[Group] = &[
             ("rope_local_base_freq", ""),
             ("global_rope_theta", ""),
             ("local_rope_theta", ""),
+            ("original_max_position_embeddings", ""),
         ],
     },
     Group {
@@ -198,8 +199,6 @@ pub(super) const GROUPS: &[Group] = &[
             ("attention_head_size", ""),
         ],
     },
-    // Read by no class that is served: the field inside of the object counts.
-    Group { file: Config, mark: Named, read_in: ROTARY, fields: &[("original_max_position_embeddings", "")] },
     Group { file: Config, mark: Named, read_in: GENERAL, fields: &[("pruned_heads", ""), ("tie_encoder_decoder", "")] },
     Group {
         file: Config,

@@ -87,11 +87,7 @@ fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: &[&str]) -> 
         return Err(rope.unsupported(name, "(RoPE parameters per layer type)", "one set for all layers"));
     }
     partial_rotary(rope)?;
-    let kind = match rope.optional::<String>("rope_type")? {
-        Some(kind) => Some(kind),
-        None => rope.optional::<String>("type")?,
-    };
-    let kind = match kind {
+    let kind = match kind(rope)? {
         None if rope.mentions("factor") => return Err(rope.problem("rope_type", "is missing")),
         None => "default".to_owned(),
         Some(kind) => kind,
@@ -109,6 +105,14 @@ fn parse(config: &Fields<'_>, rope: &Fields<'_>, base: Base, kinds: &[&str]) -> 
         _ => RopeScaling::None,
     };
     Ok(RopeConfig { theta: theta(config, Some(rope), base)?, scaling })
+}
+
+/// The kind of scaling, in either spelling.
+fn kind(rope: &Fields<'_>) -> Result<Option<String>, LoadError> {
+    match rope.optional("rope_type")? {
+        Some(kind) => Ok(Some(kind)),
+        None => rope.optional("type"),
+    }
 }
 
 /// The kind of Alibaba-NLP's `new` models; `mixed_b` would be another one.
@@ -133,7 +137,13 @@ pub(super) fn query_growth(config: &Fields<'_>) -> Result<QueryGrowth, LoadError
             older.ok_or_else(|| config.problem("rope_parameters", "is missing"))?
         }
     };
-    match (rope.required::<f64>(BETA)?, rope.required::<usize>(ORIGINAL)?) {
+    // Rotations with a length of their own change the parameters before queries are scaled.
+    let has_length = matches!(kind(&rope)?.as_deref(), Some("yarn" | "llama3"));
+    let every = match config.optional::<usize>(ORIGINAL)?.filter(|_| has_length) {
+        Some(every) => every,
+        None => rope.required(ORIGINAL)?,
+    };
+    match (rope.required::<f64>(BETA)?, every) {
         (_, 0) => Err(rope.problem(ORIGINAL, "must be above 0")),
         (beta, every) if (0.0..=MAX_BETA).contains(&beta) => Ok(QueryGrowth { beta, every }),
         (beta, _) => Err(rope.problem(BETA, &format!("must be from 0 to {MAX_BETA}, it is {beta}"))),
@@ -149,12 +159,12 @@ const ORIGINAL: &str = "original_max_position_embeddings";
 /// The model's longest input.
 const LENGTH: &str = "max_position_embeddings";
 
-/// The length before the scaling. transformers reads a field of that name outside of the object in no class that is served.
+/// The length before the scaling. The field outside of the object has priority, as when transformers makes the rotations.
 fn original(config: &Fields<'_>, rope: &Fields<'_>) -> Result<usize, LoadError> {
-    match rope.optional::<usize>(ORIGINAL)? {
-        Some(0) => Err(rope.problem(ORIGINAL, "must be above 0")),
-        Some(original) => Ok(original),
-        None => config.required(LENGTH),
+    match (config.optional(ORIGINAL)?, rope.optional(ORIGINAL)?) {
+        (Some(0), _) | (None, Some(0)) => Err(rope.problem(ORIGINAL, "must be above 0")),
+        (Some(original), _) | (None, Some(original)) => Ok(original),
+        (None, None) => config.required(LENGTH),
     }
 }
 

@@ -197,6 +197,7 @@ fn field_cases() -> Vec<Case> {
     let lengthless = and(&llama3, json!({"original_max_position_embeddings": null}));
     let plain = json!({"rope_type": "yarn", "factor": 4.0});
     let yarn = and(&plain, json!({"original_max_position_embeddings": 64}));
+    let outside = "original_max_position_embeddings";
     let mscales = json!({"rope_type": "yarn", "factor": 4.0, "mscale": 0.5, "mscale_all_dim": 0.25});
     let all_dims = |of: f64| mscale(0.5, 4.0) / mscale(of, 4.0);
     let ones = |of: f64| mscale(of, 4.0) / mscale(0.25, 4.0);
@@ -214,6 +215,10 @@ fn field_cases() -> Vec<Case> {
         }),
         of_all("rope_scaling.original_max_position_embeddings", &llama3, lengths.clone(), |it| scaling(it)[4].clone()),
         of_all("max_position_embeddings", &lengthless, lengths.clone(), |it| scaling(it)[4].clone()),
+        of_all(outside, &lengthless, lengths.clone(), |it| scaling(it)[4].clone()),
+        // Outside of the object it has priority.
+        of_all(outside, &llama3, lengths.clone(), |it| scaling(it)[4].clone()),
+        of_all(outside, &yarn, lengths.clone(), |it| scaling(it)[5].clone()),
         of_all("rope_scaling.factor", &yarn, json!([1.5, 2.0, 4.0, 16.0, 40.0]), factor),
         of_all("rope_scaling.beta_fast", &yarn, json!([2.0, 8.0, 16.0, 32.0, 64.0]), |it| scaling(it)[3].clone()),
         of_all("rope_scaling.beta_slow", &yarn, json!([0.5, 1.0, 2.0, 4.0, 31.0]), |it| scaling(it)[4].clone()),
@@ -312,5 +317,11 @@ fn growth_cases() -> Vec<Case> {
         gives(model, "rope_scaling.llama_4_scaling_beta", ministral(json!({})), beta, growth),
         gives(model, "rope_parameters.original_max_position_embeddings", json!({}), every.clone(), growth),
         gives(model, "rope_scaling.original_max_position_embeddings", ministral(json!({})), every, growth),
+        same(model, "original_max_position_embeddings", ministral(json!({})), json!([16, 32, 64, 128, 4096]), |it| {
+            scaling(it)[5].clone()
+        }),
+        same(model, "original_max_position_embeddings", ministral(json!({})), json!([16, 32, 64, 128, 4096]), |it| {
+            json!(rotary(it).query_growth.map_or(0, |it| it.every))
+        }),
     ]
 }
