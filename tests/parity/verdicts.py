@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 VECTOR, RELATIVE = 1e-4, 2e-3
-# Bound on our rounding errors, in those of the libraries.
+# Maximum ratio of the server's rounding error to the libraries'.
 ROUNDING = 4
 
 

@@ -4,8 +4,8 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, ParseError};
 
-/// The hub's storage client logs a dozen lines per file; its failures are returned as errors anyway, as are those of the exporter of
-/// traces. h2 warns of frames, of which a client may send any number.
+/// The hub's storage client logs a dozen lines per file. The hub's client and the trace exporter also return their failures as errors.
+/// h2 warns of frames, of which a client may send any number.
 const QUIET: &str = "h2=error,opentelemetry-otlp=error,xet=error,xet_client=error,xet_data=error,xet_runtime=error,";
 
 /// Errors in directives.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tokenizers::tokenizer::AddedVocabulary;
 use tokenizers::{AddedToken, Model, Tokenizer};
 
-/// The fields of added tokens, whose order is that of the items in messages.
+/// The fields of added tokens. Messages number the items in the order of these fields.
 const FIELDS: &str =
     "the tokens of `added_tokens_decoder`, `..._token`, `extra_special_tokens` and `additional_special_tokens`";
 

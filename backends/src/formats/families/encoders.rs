@@ -102,6 +102,7 @@ const MODERNBERT: Family = Family {
 };
 
 const NOMIC_MUSTS: &Musts = &[ADAPTERS, off("prenorm"), off("causal"), off("parallel_block"), off("use_rms_norm")];
+
 /// Sizes in the spellings of the published code and of transformers. GPT-2's config, on which the code builds, lets some of the latter overrule
 /// the former, others not.
 const NOMIC_SIZES: &Musts = &[
