@@ -145,9 +145,10 @@ OWN_COLUMNS(f16, f16)
 enum Pooling : uint32_t { MEAN, LARGEST, MEAN_SQRT_LEN, WEIGHTED_MEAN };
 
 // One column of the rows of an output, in their order: the mean, the largest value, the sum over the root of their number, or
-// the mean with weights 1, 2, 3, ... A single row is returned unchanged; NaN stays.
+// the mean with weights 1, 2, 3, ... The result for no rows is 0. A single row is returned unchanged; NaN stays.
 DEVICE float pooled(const float *__restrict__ x, const uint32_t *__restrict__ rows, uint32_t count, uint32_t width,
                     uint32_t column, uint32_t kind) {
+    if (count == 0) return 0.0f;
     float result = x[size_t(rows[0]) * width + column];
     if (count == 1) return result;
     for (uint32_t i = 1; i < count; ++i) {
@@ -167,9 +168,9 @@ DEVICE float pooled(const float *__restrict__ x, const uint32_t *__restrict__ ro
     }
 }
 
-// out[b] = pool(x[table[i]] for i in starts[b] .. starts[b + 1]), at least one row; then divided by its length if `normalize`
-// is set, where a zero vector stays zero. `parts` blocks share the columns of an output; with `normalize` there is one, since
-// the length needs all columns. Grid: outputs * parts.
+// out[b] = pool(x[table[i]] for i in starts[b] .. starts[b + 1]); then divided by its length if `normalize` is set, where a
+// zero vector stays zero. `parts` blocks share the columns of an output; with `normalize` there is one, since the length needs
+// all columns. Grid: outputs * parts.
 KERNEL pool_rows(const float *__restrict__ x, const uint32_t *__restrict__ table, const uint32_t *__restrict__ starts,
                  float *__restrict__ out, uint32_t width, uint32_t parts, uint32_t kind, uint32_t normalize) {
     const uint32_t output = blockIdx.x / parts, part = blockIdx.x % parts;

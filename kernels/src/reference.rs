@@ -174,8 +174,11 @@ pub fn short_convolution(op: &ShortConvolution<'_>, gated: &[f32], taps: &[u32])
     taps.flat_map(|taps| (0..width).map(move |it| channel(taps, it)).collect::<Vec<_>>()).collect()
 }
 
-/// One pooled row of `width` values from rows `rows` of `x`; a column is NaN where one of its values is.
+/// One pooled row of `width` values from rows `rows` of `x`; a column is NaN where one of its values is, and 0 without rows.
 pub fn pool(kind: PoolKind, x: &[f32], width: usize, rows: &[u32]) -> Vec<f64> {
+    if rows.is_empty() {
+        return vec![0.0; width];
+    }
     let count = rows.len() as f64;
     let column = |column: usize| {
         let values = rows.iter().map(|&row| f64::from(x[row as usize * width + column]));

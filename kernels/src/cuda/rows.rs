@@ -170,7 +170,7 @@ pub struct PoolRows<'a> {
     pub kind: PoolKind,
     /// The rows of all outputs, one after another.
     pub table: CudaView<'a, u32>,
-    /// Start of each output's rows in the table, then the end of the last output's rows. No output is empty.
+    /// Start of each output's rows in the table, then the end of the last output's rows. The pool of no rows is zero.
     pub starts: CudaView<'a, u32>,
     /// One more than the largest row in the table.
     pub rows_end: usize,

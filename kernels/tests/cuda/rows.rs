@@ -336,20 +336,21 @@ fn pool_rows_gathers_averages_and_normalises() {
     let rng = &mut rng(9);
     for width in [1, 384, 1024] {
         let (_, x) = values::<f32>(rng, 40 * width);
-        let lengths = [1, 5, 1, 17];
+        let lengths = [1, 5, 1, 17, 0];
         let table: Vec<u32> = (0..lengths.iter().sum()).map(|_| rng.random_range(0..40)).collect();
-        let starts: Vec<u32> = [0, 1, 6, 7, 24].to_vec();
+        let starts: Vec<u32> = [0, 1, 6, 7, 24, 24].to_vec();
         let kinds = [PoolKind::Mean, PoolKind::Max, PoolKind::MeanSqrtLen, PoolKind::WeightedMean];
         for (kind, normalize) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
             let (on_device, table_up, starts_up) = (gpu.up(&x), gpu.up(&table), gpu.up(&starts));
             let (table_view, starts_view) = (table_up.as_view(), starts_up.as_view());
             let pool = PoolRows { kind, table: table_view, starts: starts_view, rows_end: 40, normalize };
-            let mut out = gpu.up(&vec![0.0_f32; 4 * width]);
+            let mut out = gpu.up(&vec![1.0_f32; 5 * width]);
             gpu.kernels.pool_rows(&on_device.as_view(), width, &pool, &mut out.as_view_mut()).unwrap();
             for (b, found) in gpu.down(&out).chunks(width).enumerate() {
                 let rows = &table[starts[b] as usize..starts[b + 1] as usize];
                 let pooled = reference::pool(kind, &x, width, rows);
-                let length = if normalize { pooled.iter().map(|x| x * x).sum::<f64>().sqrt() } else { 1.0 };
+                let length =
+                    if normalize && !rows.is_empty() { pooled.iter().map(|x| x * x).sum::<f64>().sqrt() } else { 1.0 };
                 let expected: Vec<f64> = pooled.iter().map(|x| x / length).collect();
                 assert_close(&format!("{kind:?}"), found, &expected, |_| 2e-6);
             }

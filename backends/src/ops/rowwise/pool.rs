@@ -26,7 +26,7 @@ impl Pool {
         Self { kinds, table: Vec::new(), starts: Vec::new(), slots: None, tensors: None }
     }
 
-    /// Adds a pooled state. A sequence's pooled states follow one another in the order of the kinds. On a CPU the pool of no rows is zero.
+    /// Adds a pooled state. A sequence's pooled states follow one another in the order of the kinds. The pool of no rows is zero.
     pub(crate) fn push(&mut self, rows: impl Iterator<Item = u32>) {
         self.starts.push(self.table.len() as u32);
         self.table.extend(rows);
