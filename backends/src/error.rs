@@ -115,16 +115,6 @@ impl LoadError {
         }
     }
 
-    /// The same with a reason at the end, for a field that contradicts what another file says.
-    pub(crate) fn because(self, reason: Option<&str>) -> Self {
-        match (self, reason) {
-            (Self::Invalid { file, problem }, Some(reason)) => {
-                Self::Invalid { file, problem: format!("{problem} ({})", printable(reason)) }
-            }
-            (error, _) => error,
-        }
-    }
-
     /// A malformed file.
     pub(crate) fn invalid(file: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Invalid { file: printable(file.into()), problem: printable(problem.into()) }

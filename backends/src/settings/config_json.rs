@@ -199,6 +199,12 @@ pub(super) const GROUPS: &[Group] = &[
             ("attention_head_size", ""),
         ],
     },
+    Group {
+        file: Config,
+        mark: Refused,
+        read_in: GENERAL,
+        fields: &[("transformers_weights", "\"model.safetensors\"")],
+    },
     Group { file: Config, mark: Named, read_in: GENERAL, fields: &[("pruned_heads", ""), ("tie_encoder_decoder", "")] },
     Group {
         file: Config,

@@ -107,15 +107,7 @@ impl ModelFiles {
         let [preferred, other] = TensorFormat::ALL.map(TensorFormat::single);
         let inside = inside(&self.sub_model.folder, folder);
         let found = self.found(inside.trim_end_matches('/'));
-        let hint = match self.named_weights().filter(|_| folder.is_empty()) {
-            Some(named) => format!("{named}: rename it to {preferred}"),
-            None => other_formats::hint(found.iter().map(String::as_str)),
-        };
+        let hint = other_formats::hint(found.iter().map(String::as_str));
         self.missing(&format!("{folder}{preferred}"), &format!(" nor {other}{hint}"))
-    }
-
-    /// Clause of a message about the weights that `config.json` names.
-    fn named_weights(&self) -> Option<String> {
-        other_formats::named(&self.json("config.json").ok()??)
     }
 }

@@ -4,7 +4,7 @@ use super::head::HeadSource;
 use super::left_out;
 use super::{Evidence, Purpose};
 use crate::checkpoint::metadata;
-use crate::checkpoint::sentence_transformers::dense::{DenseModule, Residual, VectorModule};
+use crate::checkpoint::sentence_transformers::dense::{DenseModule, InputWidth, Residual, VectorModule};
 use crate::checkpoint::sentence_transformers::dimensions;
 use crate::checkpoint::sentence_transformers::module_list::{ModuleList, VectorFolder};
 use crate::checkpoint::sentence_transformers::pooling::{self, PoolingConfig};
@@ -63,7 +63,8 @@ impl Evidence<'_> {
             modules.push(VectorModule::Dense(module));
         }
         for folder in &list.dense {
-            let module = self.vector_module(folder, dim).map_err(|error| error.because(overruled.as_deref()))?;
+            let reason = overruled.as_deref().filter(|_| modules.is_empty());
+            let module = self.vector_module(folder, InputWidth { values: dim, reason })?;
             dim = module.out_features();
             modules.push(module);
         }
@@ -262,13 +263,13 @@ impl Evidence<'_> {
     pub(super) fn vector_module(
         &self,
         VectorFolder { kind, path }: &VectorFolder,
-        in_features: usize,
+        input: InputWidth<'_>,
     ) -> Result<VectorModule, LoadError> {
         let with_weights = match self.purpose {
             Purpose::Run => true,
             Purpose::Check => self.files.has_tensors()?,
             Purpose::Summary => false,
         };
-        VectorModule::read(self.files, (*kind, path), in_features, with_weights)
+        VectorModule::read(self.files, (*kind, path), input, with_weights)
     }
 }

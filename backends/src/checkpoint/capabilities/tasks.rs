@@ -2,7 +2,7 @@
 
 use super::Evidence;
 use super::head::Routes;
-use crate::checkpoint::sentence_transformers::dense::VectorModule;
+use crate::checkpoint::sentence_transformers::dense::{InputWidth, VectorModule};
 use crate::checkpoint::sentence_transformers::module_list::ModuleList;
 use crate::config::{AdapterTask, Instruction};
 use crate::error::LoadError;
@@ -86,7 +86,7 @@ impl Evidence<'_> {
             let mut dense: Vec<VectorModule> = Vec::with_capacity(route.dense.len());
             for folder in &route.dense {
                 let in_features = dense.last().map_or(width, |module| module.out_features());
-                dense.push(self.vector_module(folder, in_features)?);
+                dense.push(self.vector_module(folder, InputWidth { values: in_features, reason: None })?);
             }
             modules.push(dense);
         }

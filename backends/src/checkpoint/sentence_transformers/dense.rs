@@ -19,6 +19,29 @@ pub(crate) enum VectorModule {
     },
 }
 
+/// Width of a module's input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InputWidth<'a> {
+    pub(crate) values: usize,
+    /// The reason, where files contradict each other about it.
+    pub(crate) reason: Option<&'a str>,
+}
+
+impl InputWidth<'_> {
+    /// Compares the width with the one that a module's config names.
+    ///
+    /// # Errors
+    /// They differ.
+    fn check(self, fields: &Fields<'_>, name: &str, found: usize) -> Result<(), LoadError> {
+        let Self { values, reason } = self;
+        if found == values {
+            return Ok(());
+        }
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        Err(fields.problem(name, &format!("is {found}, but its input is {values} wide{reason}")))
+    }
+}
+
 /// Kind of a module after pooling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VectorKind {
@@ -52,20 +75,20 @@ impl VectorModule {
         }
     }
 
-    /// Reads the module in a folder, with an input of `in_features` values.
+    /// Reads the module in a folder.
     ///
     /// # Errors
     /// The config or weights are missing or malformed, or need an unsupported feature.
     pub(crate) fn read(
         files: &ModelFiles,
         (kind, folder): (VectorKind, &str),
-        in_features: usize,
+        input: InputWidth<'_>,
         with_weights: bool,
     ) -> Result<Self, LoadError> {
         match kind {
-            VectorKind::Dense => read(files, folder, in_features, with_weights).map(Self::Dense),
-            VectorKind::LayerNorm => read_norm(files, folder, in_features, with_weights).map(Self::LayerNorm),
-            VectorKind::Int8 => Ok(Self::Int8 { width: in_features }),
+            VectorKind::Dense => read(files, folder, input, with_weights).map(Self::Dense),
+            VectorKind::LayerNorm => read_norm(files, folder, input, with_weights).map(Self::LayerNorm),
+            VectorKind::Int8 => Ok(Self::Int8 { width: input.values }),
         }
     }
 }
@@ -97,16 +120,14 @@ pub(crate) struct DenseModule {
 fn read_norm(
     files: &ModelFiles,
     folder: &str,
-    in_features: usize,
+    input: InputWidth<'_>,
     with_weights: bool,
 ) -> Result<LayerNormModule, LoadError> {
     let name = config_of(folder);
     let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
     let fields = Fields::new(&name, &config)?;
     let width: usize = fields.required("dimension")?;
-    if width != in_features {
-        return Err(fields.problem("dimension", &format!("is {width}, but its input is {in_features} wide")));
-    }
+    input.check(&fields, "dimension", width)?;
     if !with_weights {
         return Ok(LayerNormModule { width, weight: vec![], bias: vec![] });
     }
@@ -130,16 +151,14 @@ fn check_all_read(weights: &TensorFiles, read: &[&str]) -> Result<(), LoadError>
     }
 }
 
-/// Reads a dense module with an input of `in_features` values.
-fn read(files: &ModelFiles, folder: &str, in_features: usize, with_weights: bool) -> Result<DenseModule, LoadError> {
+/// Reads a dense module.
+fn read(files: &ModelFiles, folder: &str, input: InputWidth<'_>, with_weights: bool) -> Result<DenseModule, LoadError> {
     let folder = folder.trim_end_matches('/');
     let name = config_of(folder);
     let config = files.json(&name)?.ok_or_else(|| files.missing(&name, ""))?;
     let fields = Fields::new(&name, &config)?;
-    let found: usize = fields.required("in_features")?;
-    if found != in_features {
-        return Err(fields.problem("in_features", &format!("is {found}, but its input is {in_features} wide")));
-    }
+    let in_features = fields.required("in_features")?;
+    input.check(&fields, "in_features", in_features)?;
     let out_features = match fields.required("out_features")? {
         out_features @ 1..=0x10_0000 => out_features,
         other => return Err(fields.problem("out_features", &format!("must be from 1 to 1048576, it is {other}"))),

@@ -1,5 +1,6 @@
 //! Checks of folders that have configuration alone.
 
+use super::refusals::config;
 use super::{copy_of, open, options, read_json, write_json};
 use crate::check::{ModelCheck, Verdict, check_model};
 use crate::options::{LoadOptions, ModelSource};
@@ -53,10 +54,7 @@ fn a_pooling_that_no_list_names_is_followed_with_a_warning() {
     ] {
         let dir = copy_of(model);
         if let Some(is_causal) = is_causal {
-            let path = dir.path().join("config.json");
-            let mut config = read_json(&path);
-            config["is_causal"] = json!(is_causal);
-            write_json(&path, &config);
+            config("/is_causal", json!(is_causal)).apply(dir.path());
         }
         let listed = open(dir.path()).unwrap().capabilities;
         fs::remove_file(dir.path().join("modules.json")).unwrap();
@@ -101,10 +99,7 @@ fn a_classifier_of_tokens_is_checked_by_its_first_class() {
     let dir = bare("bert-ner-tiny");
     let capabilities = check(dir.path()).model.unwrap().capabilities;
     assert_eq!(capabilities.classify_tokens.unwrap().labels.len(), 5);
-    let path = dir.path().join("config.json");
-    let mut config = read_json(&path);
-    config["architectures"] = json!(["BertModel", "BertForTokenClassification"]);
-    write_json(&path, &config);
+    config("/architectures", json!(["BertModel", "BertForTokenClassification"])).apply(dir.path());
     let Verdict::DoesNotRun(problem) = check(dir.path()).verdict else { panic!("the second class counts") };
     assert!(problem.contains("does not state its task"), "{problem}");
 }
@@ -144,10 +139,7 @@ fn a_folder_that_is_not_there_is_refused_as_by_a_start() {
 fn a_width_that_is_not_the_tables_is_told() {
     let with_width = |width| {
         let dir = copy_of("model2vec-tiny");
-        let path = dir.path().join("config.json");
-        let mut config = read_json(&path);
-        config["hidden_dim"] = width;
-        write_json(&path, &config);
+        config("/hidden_dim", width).apply(dir.path());
         dir
     };
     let dir = with_width(json!(25));
@@ -183,10 +175,7 @@ fn labels_of_the_same_name_are_told() {
 #[test]
 fn adapters_that_the_config_does_not_name_are_told() {
     let dir = copy_of("jina-v3-tiny");
-    let path = dir.path().join("config.json");
-    let mut config = read_json(&path);
-    config["lora_adaptations"] = json!([]);
-    write_json(&path, &config);
+    config("/lora_adaptations", json!([])).apply(dir.path());
     let Verdict::RunsBut(notes) = check(dir.path()).verdict else { panic!("they are ignored") };
     assert!(notes.iter().any(|note| note.contains("lora_adaptations") && note.contains("lora_A")), "{notes:?}");
     assert_eq!(open(dir.path()).unwrap().capabilities.warnings, notes);
@@ -217,10 +206,7 @@ fn half_a_model_is_refused() {
 #[test]
 fn what_the_configuration_lacks_is_refused() {
     let dir = bare("bert-mean-tiny");
-    let path = dir.path().join("config.json");
-    let mut config = read_json(&path);
-    config["model_type"] = json!("longt5");
-    write_json(&path, &config);
+    config("/model_type", json!("longt5")).apply(dir.path());
     assert!(matches!(check(dir.path()).verdict, Verdict::DoesNotRun(problem) if problem.contains("longt5")));
 }
 
@@ -238,17 +224,21 @@ fn weights_in_other_formats_are_named_where_there_are_no_others() {
 }
 
 #[test]
-fn weights_that_only_the_config_names_are_refused_with_its_field() {
+fn weights_under_another_name_are_refused_with_the_field_that_names_them() {
+    let words = "`transformers_weights` \"tide.safetensors\" is not supported (model.safetensors: rename the file and remove the field)";
+    for has_both in [false, true] {
+        let dir = copy_of("bert-mean-tiny");
+        config("/transformers_weights", json!("tide.safetensors")).apply(dir.path());
+        fs::copy(dir.path().join("model.safetensors"), dir.path().join("tide.safetensors")).unwrap();
+        if !has_both {
+            fs::remove_file(dir.path().join("model.safetensors")).unwrap();
+        }
+        let refused = open(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
     let dir = copy_of("bert-mean-tiny");
-    let path = dir.path().join("config.json");
-    let mut config = read_json(&path);
-    config["transformers_weights"] = json!("tide.safetensors");
-    write_json(&path, &config);
-    fs::rename(dir.path().join("model.safetensors"), dir.path().join("tide.safetensors")).unwrap();
-    let refused = open(dir.path()).unwrap_err().to_string();
-    let words = "has no model.safetensors nor pytorch_model.bin; `transformers_weights` of config.json names \
-                 \"tide.safetensors\", which is not read: rename it to model.safetensors";
-    assert!(refused.contains(words), "{refused}");
+    config("/transformers_weights", json!("model.safetensors")).apply(dir.path());
+    assert!(open(dir.path()).is_ok());
 }
 
 #[test]

@@ -201,6 +201,10 @@ fn a_module_too_wide_for_the_pooling_of_the_file_is_refused_with_both_poolings()
     let words = "`in_features` is 128, but its input is 64 wide (`qwen3.pooling_type` of the GGUF file says mean pooling, the modules in \
                  its folder say";
     assert!(refused.contains(words), "{refused}");
+    // Another fault of the module has another reason.
+    write_json(&dir.path().join("2_Dense/config.json"), &json!({"in_features": 64, "out_features": 0}));
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("`out_features` must be from 1") && !refused.contains("pooling_type"), "{refused}");
 }
 
 /// sentence-transformers' file in the folder of a GGUF file is read as it is with safetensors.

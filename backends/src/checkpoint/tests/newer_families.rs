@@ -433,15 +433,21 @@ fn the_activation_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
 }
 
 #[test]
-fn the_epsilon_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
+fn a_number_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
+    let (eps, length) = ("layer_norm_epsilon", "n_positions");
     let cases = [
-        (json!({"layer_norm_epsilon": 1e-5}), false, true),
-        (json!({"layer_norm_epsilon": 1e-12}), false, false),
-        (json!({"layer_norm_epsilon": 1e-5, "layer_norm_eps": 1e-5}), false, false),
-        (json!({"layer_norm_epsilon": 1e-5, "layer_norm_eps": 1e-7}), false, true),
-        (json!({"layer_norm_epsilon": 1e-5}), true, false),
+        (eps, json!({"layer_norm_epsilon": 1e-5}), false, true),
+        (eps, json!({"layer_norm_epsilon": 1e-12}), false, false),
+        (eps, json!({"layer_norm_epsilon": 1e-5, "layer_norm_eps": 1e-5}), false, false),
+        (eps, json!({"layer_norm_epsilon": 1e-5, "layer_norm_eps": 1e-7}), false, true),
+        (eps, json!({"layer_norm_epsilon": 1e-5}), true, false),
+        (length, json!({"n_positions": 8192}), false, true),
+        (length, json!({"n_positions": 2048}), false, false),
+        (length, json!({"n_positions": 512, "max_position_embeddings": 512}), false, false),
+        (length, json!({"n_positions": 512, "max_position_embeddings": 2048}), false, true),
+        (length, json!({"n_positions": 8192}), true, false),
     ];
-    for (fields, has_code, warns) in cases {
+    for (field, fields, has_code, warns) in cases {
         let dir = copy_of("nomic-tiny");
         let path = dir.path().join("config.json");
         let mut config = read_json(&path);
@@ -451,8 +457,10 @@ fn the_epsilon_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
         }
         write_json(&path, &config);
         let checkpoint = open(dir.path()).unwrap();
-        assert_eq!(checkpoint.config.norm.eps, fields["layer_norm_epsilon"].as_f64().unwrap() as f32);
+        let TransformerConfig { norm, max_position_embeddings, .. } = &checkpoint.config;
+        let followed = if field == eps { f64::from(norm.eps) } else { *max_position_embeddings as f64 };
+        assert_eq!(followed as f32, fields[field].as_f64().unwrap() as f32);
         let warnings = checkpoint.capabilities.warnings.join("\n");
-        assert_eq!(warnings.contains("`layer_norm_epsilon` "), warns, "{fields}: {warnings}");
+        assert_eq!(warnings.contains(&format!("`{field}` ")), warns, "{fields}: {warnings}");
     }
 }

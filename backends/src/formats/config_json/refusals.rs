@@ -37,6 +37,12 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one == other || one.is_number() && one.as_f64() == other.as_f64()
 }
 
+/// `true` for the usual names of weights, which the field need not name.
+fn is_usual(name: &Value) -> bool {
+    let name = name.as_str();
+    name.is_some_and(|name| matches!(name, "model.safetensors" | "model.safetensors.index.json"))
+}
+
 /// Refuses features of any model that would change the computation and are not supported. `own_code` is the prefix of the classes
 /// whose code, where a checkpoint brings it, computes what its family says.
 ///
@@ -47,6 +53,11 @@ pub(super) fn refuse_unsupported(fields: &Fields<'_>, own_code: Option<&str>) ->
         let method: String = quantization.or("quant_method", "unnamed".to_owned())?;
         let supported = "weights in float32, float16 or bfloat16, or a GGUF file";
         return Err(fields.unsupported("quantization_config", &format!("({method})"), supported));
+    }
+    // transformers reads the named file alone.
+    if let Some(name) = fields.get("transformers_weights").filter(|name| !is_usual(name)) {
+        let supported = "model.safetensors: rename the file and remove the field";
+        return Err(fields.unsupported("transformers_weights", &shown(name), supported));
     }
     // Only classes named AutoModel... have code of the model itself.
     let is_known = |class: &Value| {

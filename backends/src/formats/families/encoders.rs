@@ -112,8 +112,15 @@ const NOMIC_SIZES: &Musts = &[
     ("n_inner", Must::As("intermediate_size")),
 ];
 const NOMIC_ATTENTION: &Musts = &[("scale_attn_weights", Must::Bool(true)), off("scale_attn_by_inverse_layer_idx")];
-const NOMIC_ROTATIONS: &Musts =
-    &[("rotary_emb_fraction", Must::Number(1.0)), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")];
+const NOMIC_ROTATIONS: &Musts = &[
+    SAME_BASE,
+    ("rotary_emb_fraction", Must::Number(1.0)),
+    off("rotary_emb_interleaved"),
+    absent("rotary_emb_scale_base"),
+];
+
+/// The base in the spellings of the published code and of transformers.
+const SAME_BASE: (&str, Must) = ("rotary_emb_base", Must::As("rope_theta"));
 
 /// The base in the published code's field, and the default of transformers' own class.
 const fn rotary_emb_base(own_default: f64) -> Positions {
@@ -235,7 +242,7 @@ pub(super) const JINA_V3: Family = Family {
     musts: &[
         NOT_A_DECODER,
         &[absent("rotary_emb_dim"), off("rotary_emb_interleaved"), absent("rotary_emb_scale_base")],
-        &[absent("truncate_dim")],
+        &[SAME_BASE, absent("truncate_dim")],
     ],
     names: TensorNames { positions: "", ..names::XLM_ROBERTA_FLASH },
     ..XLM_ROBERTA_FLASH

@@ -112,9 +112,13 @@ pub(in crate::formats) fn older_spellings(fields: &Fields<'_>, family: &Family) 
         [older @ "activation_function", newer] => Some((newer, older, Value::from("silu"))),
         _ => None,
     };
+    let length = match *family.keys.max_positions.json {
+        [older @ "n_positions", newer] => Some((newer, older, Value::from(2048))),
+        _ => None,
+    };
     // The published code may come with the model.
     let has_code = fields.get("auto_map").is_some();
-    let found = pooling.into_iter().chain(epsilon).chain(activation);
+    let found = pooling.into_iter().chain(epsilon).chain(activation).chain(length);
     found.filter(move |_| !has_code).filter_map(|(newer, older, default)| {
         let is_other = |value: &Value| ungated(value) != ungated(fields.get(newer).unwrap_or(&default));
         let value = fields.get(older).filter(|&value| is_other(value))?;

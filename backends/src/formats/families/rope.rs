@@ -9,6 +9,8 @@ use crate::json::{Fields, shown};
 #[derive(Clone, Copy)]
 struct Base {
     key: &'static str,
+    /// Its name in transformers, where the published code has another.
+    otherwise: &'static str,
     default: Option<f64>,
     in_object: Option<f64>,
 }
@@ -20,7 +22,7 @@ struct Base {
 pub(super) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
     match rotary {
         Rotary::OneBase { key, default, own_default, kinds } => {
-            let base = Base { key, default, in_object: own_default.or(default) };
+            let base = Base { key, otherwise: THETA, default, in_object: own_default.or(default) };
             Ok(one_base(config, base, kinds)?.into())
         }
         Rotary::TwoBases { full, windowed, scales_full_alone } => two_bases(config, full, windowed, scales_full_alone),
@@ -65,7 +67,7 @@ fn two_bases(
         return Err(config.unsupported("rope_scaling", both, "one of the two"));
     }
     let one = |layer_type: &str, is_scaled: bool, (key, default): (&'static str, f64)| {
-        let base = Base { key, default: Some(default), in_object: Some(default) };
+        let base = Base { key, otherwise: key, default: Some(default), in_object: Some(default) };
         match sets.as_ref().map(|sets| sets.object(layer_type)).transpose()?.flatten() {
             Some(set) => parse(config, &set, base, UNSCALED),
             None => match config.object("rope_scaling")?.filter(|_| is_scaled) {
@@ -150,6 +152,9 @@ pub(super) fn query_growth(config: &Fields<'_>) -> Result<QueryGrowth, LoadError
     }
 }
 
+/// The base in transformers.
+const THETA: &str = "rope_theta";
+
 /// The field of the growth of queries.
 const BETA: &str = "llama_4_scaling_beta";
 
@@ -215,7 +220,7 @@ fn parse_yarn(config: &Fields<'_>, rope: &Fields<'_>) -> Result<RopeScaling, Loa
 }
 
 fn theta(config: &Fields<'_>, rope: Option<&Fields<'_>>, base: Base) -> Result<f64, LoadError> {
-    let places = rope.map(|rope| (rope, "rope_theta")).into_iter().chain([(config, base.key)]);
+    let places = rope.map(|rope| (rope, THETA)).into_iter().chain([(config, base.key), (config, base.otherwise)]);
     for (fields, name) in places {
         if fields.get(name).is_some() {
             return positive(fields, name);
