@@ -85,7 +85,7 @@ impl Metadata {
         let length = given_length(files, (&config, json.as_ref()), &texts)?;
         let max_input_length = config.max_position_embeddings.min(length.unwrap_or(usize::MAX));
         texts.warnings.extend(tokenizer.as_ref().and_then(|it| uncounted_padding(&config, it, length)));
-        texts.check_lengths(max_input_length);
+        texts.check_lengths(max_input_length, matches!(config.positions, PositionsConfig::Rotary(_)));
         config.check_positions(gguf.map_or(CONFIG, GgufFile::name), max_input_length)?;
         Ok(Self {
             config,

@@ -3,7 +3,7 @@
 use super::config_json::{CODE, ROTARY};
 use super::row::File::Rope;
 use super::row::Group;
-use super::row::Mark::{Followed, Refused};
+use super::row::Mark::{Followed, Inert, Refused};
 
 pub(super) const GROUPS: &[Group] = &[
     Group {
@@ -30,5 +30,12 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     },
     Group { file: Rope, mark: Refused, read_in: ROTARY, fields: &[("partial_rotary_factor", "1.0")] },
+    Group {
+        file: Rope,
+        mark: Inert,
+        read_in: "transformers 5.24.0, models/ministral3/configuration_ministral3.py",
+        // It is written there and read outside of the object.
+        fields: &[("max_position_embeddings", "")],
+    },
     Group { file: Rope, mark: Refused, read_in: CODE, fields: &[("mixed_b", "")] },
 ];

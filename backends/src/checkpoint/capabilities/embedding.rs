@@ -8,6 +8,7 @@ use crate::checkpoint::sentence_transformers::dense::{DenseModule, InputWidth, R
 use crate::checkpoint::sentence_transformers::dimensions;
 use crate::checkpoint::sentence_transformers::module_list::{ModuleList, VectorFolder};
 use crate::checkpoint::sentence_transformers::pooling::{self, PoolingConfig};
+use crate::checkpoint::sentence_transformers::prompts;
 use crate::config::{HeadActivation, poolings};
 use crate::error::LoadError;
 use crate::json::Fields;
@@ -82,7 +83,10 @@ impl Evidence<'_> {
         let of_adapters = self.default_adapter().into_iter();
         let of_pooling = overruled.into_iter().chain(self.unlisted_pooling(&pooling, &list));
         let of_pooling = of_pooling.chain(self.gguf_doubts(&pooling, &list));
-        capabilities.warnings.extend(warning.into_iter().chain(of_pooling).chain(of_prompts).chain(of_adapters));
+        let of_class = if list.normalized.is_empty() { None } else { prompts::of_other_class(self.files)? };
+        capabilities
+            .warnings
+            .extend(warning.into_iter().chain(of_pooling).chain(of_prompts).chain(of_adapters).chain(of_class));
         Ok((capabilities, HeadSource::Dense { pooling, modules, routes }))
     }
 

@@ -1,9 +1,10 @@
 //! Prompts in `config_sentence_transformers.json`.
 
 use crate::error::LoadError;
-use crate::json::Fields;
+use crate::json::{Fields, shown};
 use crate::source::ModelFiles;
 use prefold_core::Prompts;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 const PROMPTS: &str = "config_sentence_transformers.json";
@@ -19,6 +20,22 @@ const MAX_PROMPT_TEXT: usize = 16 << 10;
 pub(crate) fn are_of(files: &ModelFiles, class: &str) -> Result<bool, LoadError> {
     let Some(config) = files.json_at(PROMPTS)? else { return Ok(false) };
     Ok(Fields::new(PROMPTS, &config)?.or("model_type", String::new())? == class)
+}
+
+/// A warning about modules and prompts that sentence-transformers leaves out of an embedder, because another class saved them.
+///
+/// # Errors
+/// The file is malformed.
+pub(crate) fn of_other_class(files: &ModelFiles) -> Result<Option<String>, LoadError> {
+    const FIELD: &str = "model_type";
+    const CLASS: &str = "SentenceTransformer";
+    let Some(config) = files.json_at(PROMPTS)? else { return Ok(None) };
+    let fields = Fields::new(PROMPTS, &config)?;
+    let class = fields.or(FIELD, String::new())?;
+    Ok((fields.mentions(FIELD) && class != CLASS).then(|| {
+        let class = shown(fields.get(FIELD).unwrap_or(&Value::Null));
+        format!("{PROMPTS}: `{FIELD}` is {class}: sentence-transformers leaves out the modules and prompts, which are followed here")
+    }))
 }
 
 /// The model's named prompts.

@@ -106,8 +106,12 @@ impl TextSettings {
         self.task_lengths.iter().find(|(name, _)| *name == task).map(|(_, length)| *length)
     }
 
-    /// Warns of lengths above the longest input, which sentence-transformers accepts.
-    pub(crate) fn check_lengths(&mut self, longest: usize) {
+    /// Warns of lengths above the longest input, which sentence-transformers accepts, with rotary positions also for texts without a task.
+    pub(crate) fn check_lengths(&mut self, longest: usize, is_rotary: bool) {
+        if let Some(length) = self.max_length.filter(|&length| is_rotary && length > longest) {
+            let warning = format!("`max_seq_length` is {length}; the longest input, {longest} tokens, is used");
+            self.warnings.push(warning);
+        }
         for (task, length) in self.task_lengths.iter().filter(|(_, length)| *length > longest) {
             let warning = format!("`{task}_length` is {length}; the longest input, {longest} tokens, is used");
             self.warnings.push(warning);

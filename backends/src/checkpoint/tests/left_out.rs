@@ -76,6 +76,20 @@ fn modules_that_a_reranker_leaves_out_are_named() {
 }
 
 #[test]
+fn modules_that_another_class_saved_are_followed_with_a_warning() {
+    let dir = copy_of("bert-mean-tiny");
+    let warned = |settings: serde_json::Value| {
+        write_json(&dir.path().join("config_sentence_transformers.json"), &settings);
+        let Verdict::RunsBut(notes) = check_model(&asking(dir.path())).verdict else { return false };
+        notes.iter().any(|note| note.contains("`model_type` is") && note.contains("leaves out the modules and prompts"))
+    };
+    for class in [json!("SparseEncoder"), json!("CrossEncoder"), json!(null)] {
+        assert!(warned(json!({ "model_type": class.clone() })), "{class}");
+    }
+    assert!(!warned(json!({"model_type": "SentenceTransformer"})) && !warned(json!({"prompts": {}})));
+}
+
+#[test]
 fn a_second_router_is_refused_as_such() {
     let dir = with_class("router-encoders-tiny", 1, "Router");
     let refused = refusal(&asking(dir.path()));

@@ -269,6 +269,13 @@ fn features_that_are_not_computed() {
         ("deberta-v2-tiny", config("/conv_kernel_size", json!(3)), &["`conv_kernel_size` 3", "0"]),
         ("deberta-v2-tiny", config("/position_biased_input", json!(true)), &["`position_biased_input` true"]),
         ("deberta-v2-tiny", config("/relative_attention", json!(false)), &["`relative_attention` false"]),
+        (
+            "deberta-v2-tiny",
+            Remove("config.json", "position_biased_input"),
+            &["`position_biased_input` is missing; its default is true, supported is false"],
+        ),
+        ("deberta-v2-tiny", Remove("config.json", "relative_attention"), &["`relative_attention` is missing"]),
+        ("t5-tiny", Remove("config.json", "num_layers"), &["`num_hidden_layers` or `num_layers` is missing"]),
         ("deberta-v2-tiny", config("/attention_head_size", json!(8)), &["`attention_head_size` 8"]),
         ("deberta-v2-tiny", config("/pos_att_type", json!("c2p|p2p")), &["`pos_att_type` \"p2p\"", "c2p, p2c"]),
         ("deberta-v2-tiny", config("/norm_rel_ebd", json!("rms")), &["`norm_rel_ebd` \"rms\"", "layer_norm"]),
@@ -434,7 +441,7 @@ fn the_activation_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
 
 #[test]
 fn a_number_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
-    let (eps, length) = ("layer_norm_epsilon", "n_positions");
+    let (eps, length, base) = ("layer_norm_epsilon", "n_positions", "rotary_emb_base");
     let cases = [
         (eps, json!({"layer_norm_epsilon": 1e-5}), false, true),
         (eps, json!({"layer_norm_epsilon": 1e-12}), false, false),
@@ -446,6 +453,10 @@ fn a_number_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
         (length, json!({"n_positions": 512, "max_position_embeddings": 512}), false, false),
         (length, json!({"n_positions": 512, "max_position_embeddings": 2048}), false, true),
         (length, json!({"n_positions": 8192}), true, false),
+        (base, json!({"rotary_emb_base": 70.0, "rope_parameters": null}), false, true),
+        (base, json!({"rotary_emb_base": 1000, "rope_parameters": null}), false, false),
+        (base, json!({"rotary_emb_base": 70, "rope_theta": 70.0, "rope_parameters": null}), false, false),
+        (base, json!({"rotary_emb_base": 70.0, "rope_parameters": null}), true, false),
     ];
     for (field, fields, has_code, warns) in cases {
         let dir = copy_of("nomic-tiny");
@@ -458,7 +469,11 @@ fn a_number_in_the_spelling_of_nomic_s_code_is_followed_with_a_warning() {
         write_json(&path, &config);
         let checkpoint = open(dir.path()).unwrap();
         let TransformerConfig { norm, max_position_embeddings, .. } = &checkpoint.config;
-        let followed = if field == eps { f64::from(norm.eps) } else { *max_position_embeddings as f64 };
+        let followed = match field {
+            "layer_norm_epsilon" => f64::from(norm.eps),
+            "n_positions" => *max_position_embeddings as f64,
+            _ => thetas(&checkpoint.config).0,
+        };
         assert_eq!(followed as f32, fields[field].as_f64().unwrap() as f32);
         let warnings = checkpoint.capabilities.warnings.join("\n");
         assert_eq!(warnings.contains(&format!("`{field}` ")), warns, "{fields}: {warnings}");

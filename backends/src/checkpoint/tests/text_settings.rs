@@ -242,3 +242,16 @@ fn vectors_are_truncated_where_the_files_say_so() {
         }
     }
 }
+
+#[test]
+fn a_length_above_the_positions_is_named_where_positions_are_rotary() {
+    let warned = |model: &str, length: usize| {
+        let dir = copy_of(model);
+        write_json(&dir.path().join("sentence_bert_config.json"), &json!({ "max_seq_length": length }));
+        let warnings = open(dir.path()).unwrap().capabilities.warnings.clone();
+        warnings.iter().any(|warning| warning.contains("`max_seq_length` is"))
+    };
+    let positions = open(fixture("qwen3-tiny")).unwrap().config.max_position_embeddings;
+    assert!(warned("qwen3-tiny", positions + 1) && !warned("qwen3-tiny", positions));
+    assert!(!warned("bert-mean-tiny", 10_000), "the libraries fail there");
+}

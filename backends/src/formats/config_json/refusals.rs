@@ -1,7 +1,7 @@
 //! Refusal of unsupported features in `config.json`.
 
 use crate::error::LoadError;
-use crate::formats::families::Must;
+use crate::formats::families::{Must, is_same};
 use crate::json::{Fields, shown};
 use serde_json::Value;
 
@@ -11,9 +11,18 @@ use serde_json::Value;
 /// Names the first of them.
 pub(super) fn check_musts(fields: &Fields<'_>, musts: &[&[(&str, Must)]]) -> Result<(), LoadError> {
     for &(name, must) in musts.iter().copied().flatten() {
-        let Some(value) = fields.get(name) else { continue };
+        let Some(value) = fields.get(name) else {
+            match must {
+                Must::Given(wanted) => {
+                    return Err(
+                        fields.problem(name, &format!("is missing; its default is {}, supported is {wanted}", !wanted))
+                    );
+                }
+                _ => continue,
+            }
+        };
         let (is_met, supported) = match must {
-            Must::Bool(wanted) => (value.as_bool() == Some(wanted), wanted.to_string()),
+            Must::Bool(wanted) | Must::Given(wanted) => (value.as_bool() == Some(wanted), wanted.to_string()),
             Must::False(supported) => (value.as_bool() == Some(false), supported.to_owned()),
             Must::Number(wanted) => (value.as_f64() == Some(wanted), wanted.to_string()),
             Must::Text(wanted) => (value.as_str() == Some(wanted), wanted.to_owned()),
@@ -30,11 +39,6 @@ pub(super) fn check_musts(fields: &Fields<'_>, musts: &[&[(&str, Must)]]) -> Res
         }
     }
     Ok(())
-}
-
-/// `true` for equal values, whatever the spelling of their numbers.
-fn is_same(one: &Value, other: &Value) -> bool {
-    one == other || one.is_number() && one.as_f64() == other.as_f64()
 }
 
 /// `true` for the usual names of weights, which the field need not name.

@@ -256,7 +256,7 @@ const DEBERTA: Family = Family {
     token_types: Some(0),
     norm_eps: 1e-7,
     musts: &[
-        &[ADAPTERS, ("relative_attention", Must::Bool(true)), off("position_biased_input")],
+        &[ADAPTERS, ("relative_attention", Must::Given(true)), ("position_biased_input", Must::Given(false))],
         &[("pooler_hidden_act", Must::Text("gelu")), ("conv_kernel_size", Must::Number(0.0))],
         &[absent("attention_head_size")],
     ],

@@ -159,6 +159,8 @@ impl Gguf {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Must {
     Bool(bool),
+    /// The value, which must be there, because the class's default is the other one.
+    Given(bool),
     /// False. The words say what is supported.
     False(&'static str),
     Number(f64),

@@ -86,8 +86,8 @@ pub(super) const DISTILBERT_KEYS: Keys = Keys {
 
 pub(super) const MODERNBERT_KEYS: Keys = Keys {
     activation: ENCODER_KEYS.activation.spelled(&["hidden_activation"]),
-    // Converters write `norm_eps` under the name of RMSNorm, and `layer_norm_eps`, which configs need not have, under the usual one.
-    norm_eps: ENCODER_KEYS.norm_eps.spelled(&["norm_eps", "layer_norm_eps"]).otherwise(DECODER_KEYS.norm_eps.gguf),
+    // Converters write `norm_eps` under the name of RMSNorm, and `layer_norm_eps`, which its class ignores, under the usual one.
+    norm_eps: ENCODER_KEYS.norm_eps.spelled(&["norm_eps"]).otherwise(DECODER_KEYS.norm_eps.gguf),
     ..ENCODER_KEYS
 };
 

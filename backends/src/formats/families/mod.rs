@@ -22,7 +22,7 @@ pub(super) use family::{Family, Gguf, Mark, Must, Rotary, Windows};
 pub(crate) use keys::Key;
 pub(crate) use labels::label_count;
 pub(crate) use read::describe;
-pub(super) use read::{BIDIRECTIONAL, kept_mask, mask, older_spellings, read};
+pub(super) use read::{BIDIRECTIONAL, is_same, kept_mask, mask, older_spellings, read};
 pub(crate) use settings::Settings;
 
 /// The families of GGUF files; those with a mark stand before the others of their architecture.

@@ -1,6 +1,6 @@
 //! The reader of all families.
 
-use super::family::{Family, Rule, Width};
+use super::family::{Family, Positions, Rotary, Rule, Width};
 use super::feed_forward::activation;
 use super::labels::label_count;
 use super::settings::{Settings, first_of};
@@ -116,15 +116,27 @@ pub(in crate::formats) fn older_spellings(fields: &Fields<'_>, family: &Family) 
         [older @ "n_positions", newer] => Some((newer, older, Value::from(2048))),
         _ => None,
     };
+    let has_newer_base = fields.get("rope_parameters").is_some_and(|rope| rope.get("rope_theta").is_some());
+    let base = match family.positions {
+        Positions::Rotary(Rotary::OneBase { key, own_default: Some(default), .. }) if !has_newer_base => {
+            Some(("rope_theta", key, Value::from(default)))
+        }
+        _ => None,
+    };
     // The published code may come with the model.
     let has_code = fields.get("auto_map").is_some();
-    let found = pooling.into_iter().chain(epsilon).chain(activation).chain(length);
+    let found = pooling.into_iter().chain(epsilon).chain(activation).chain(length).chain(base);
     found.filter(move |_| !has_code).filter_map(|(newer, older, default)| {
-        let is_other = |value: &Value| ungated(value) != ungated(fields.get(newer).unwrap_or(&default));
+        let is_other = |value: &Value| !is_same(&ungated(value), &ungated(fields.get(newer).unwrap_or(&default)));
         let value = fields.get(older).filter(|&value| is_other(value))?;
         let value = shown(value);
         Some(format!("`{older}` {value} is followed, as in the published code; transformers reads only `{newer}`"))
     })
+}
+
+/// `true` for equal values, whatever the spelling of their numbers.
+pub(in crate::formats) fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || one.is_number() && one.as_f64() == other.as_f64()
 }
 
 /// The activation of a gate in the spelling of transformers, any other value as it is.

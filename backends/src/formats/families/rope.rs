@@ -22,7 +22,10 @@ struct Base {
 pub(super) fn read(config: &Fields<'_>, rotary: Rotary) -> Result<RotaryConfig, LoadError> {
     match rotary {
         Rotary::OneBase { key, default, own_default, kinds } => {
-            let base = Base { key, otherwise: THETA, default, in_object: own_default.or(default) };
+            let in_object = own_default.or(default);
+            // The default of the published code, where it comes with the model.
+            let default = if config.get("auto_map").is_some() { default } else { in_object };
+            let base = Base { key, otherwise: THETA, default, in_object };
             Ok(one_base(config, base, kinds)?.into())
         }
         Rotary::TwoBases { full, windowed, scales_full_alone } => two_bases(config, full, windowed, scales_full_alone),

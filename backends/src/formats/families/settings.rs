@@ -52,7 +52,11 @@ pub(crate) trait Settings {
 
     /// A whole number that must be there.
     fn required(&self, key: &Key) -> Result<usize, LoadError> {
-        self.usize(key)?.ok_or_else(|| self.problem(key, "is missing"))
+        self.usize(key)?.ok_or_else(|| {
+            let name = self.name(key);
+            let all = key.json.contains(&name.as_str()).then(|| key.json.join("` or `"));
+            self.json().problem(&all.unwrap_or(name), "is missing")
+        })
     }
 
     /// A number.

@@ -90,6 +90,7 @@ fn base_cases() -> Vec<Case> {
         gives(&[&["gte"]], "rope_theta", plain.clone(), json!([[null, 160_000.0]]), base),
         same(of_code, "rotary_emb_base", plain.clone(), json!(BASES), base),
         gives(of_code, "rotary_emb_base", plain.clone(), json!([[null, 10_000.0]]), base),
+        gives(&[NOMIC], "rotary_emb_base", and(&plain, json!({"auto_map": null})), json!([[null, 1_000.0]]), base),
         same(of_code, "rope_theta", and(&plain, json!({"rotary_emb_base": null})), json!(BASES), base),
         gives(
             of_code,
