@@ -43,6 +43,8 @@ struct Attention {
     const void *position_keys, *position_queries;
     const uint32_t *distance_rows;
     uint32_t distance_origin;
+    // Queries of a tile.
+    uint32_t tile_queries;
 
     DEVICE_METHOD uint32_t first_key(uint32_t position) const {
         return window && position >= window ? position - window + 1 : 0;

@@ -2,11 +2,9 @@
 // time: for the scores each lane has one key, for the values all lanes work on every key.
 #include "attention.cuh"
 
-constexpr uint32_t QUERIES = 64;
-
 // Grid: tiles * num_kv_heads. Shared memory: for each warp 2 * head_dim floats, the query and the sums.
 template <typename T> DEVICE void plain_attention(const Attention &a, float *memory) {
-    const Place place(a, QUERIES);
+    const Place place(a, a.tile_queries);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = a.head_dim;
     float *query = memory + warp * 2 * dim, *sums = query + dim;
     const uint32_t *pages = a.pages + place.span.path;

@@ -7,12 +7,11 @@
 #pragma once
 
 template <typename Tile, typename T> struct PositionTerms {
-    static constexpr bool ANY = true;
     static constexpr uint32_t ROWS = 128, WINDOW = 80;
     // Stride of the rows of products in values, chosen so that lanes of a warp write to different banks.
     static constexpr uint32_t STRIDE = 88;
     static constexpr uint32_t TABLE_BYTES = ROWS * Tile::ROW_BYTES, SHARED_BYTES = 2 * TABLE_BYTES + 64 * STRIDE * 4;
-    static constexpr int DIM = Tile::CHUNKS * 8;
+    static constexpr int DIM = Tile::CHUNKS * 8, PASSES = ROWS * Tile::CHUNKS / Tile::THREADS;
     static_assert(Tile::QUERIES + Tile::KEYS - 1 <= ROWS && Tile::QUERIES == 64 && Tile::KEYS == 64, "16 of each for a warp");
 
     // The rows of the block's distances of keys and of queries.
@@ -46,10 +45,9 @@ template <typename Tile, typename T> struct PositionTerms {
     DEVICE_METHOD void copy(const Tile &tile, uint32_t block) const {
         const Attention &a = tile.a;
         const uint32_t first = first_row(tile, block), last = row(tile, Tile::QUERIES - 1, block * Tile::KEYS);
-        const uint32_t chunk = threadIdx.x % Tile::CHUNKS;
 #pragma unroll
-        for (uint32_t i = 0; i < ROWS / Tile::PASS; ++i) {
-            const uint32_t to = i * Tile::PASS + threadIdx.x / Tile::CHUNKS;
+        for (uint32_t i = 0; i < PASSES; ++i) {
+            const uint32_t to = Tile::copied_row(i, threadIdx.x), chunk = Tile::copied_chunk(i, threadIdx.x);
             const bool valid = first + to <= last;
             const size_t from = (size_t(valid ? first + to : first) * a.num_kv_heads + tile.place.kv_head) * DIM + chunk * 8;
             const uint32_t address = tables + Tile::at(to, chunk);

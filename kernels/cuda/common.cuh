@@ -43,6 +43,13 @@ DEVICE uint32_t shared_address(const void *pointer) { return static_cast<uint32_
 template <typename T> DEVICE T load_shared(const T *from) { return *from; }
 template <typename T> DEVICE void store_shared(T *to, T value) { *to = value; }
 
+// The same number, for the compiler another at each call: what depends on it is computed where it is needed. Before a loop, in which it does not
+// change, it would take registers all the time.
+DEVICE uint32_t computed_here(uint32_t x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // Starts a copy of 16 bytes to shared memory, or of zeros where `valid` is false. Both addresses are multiples of 16.
 DEVICE void copy_async_16(uint32_t to, const void *from, bool valid) {
     const int bytes = valid ? 16 : 0;

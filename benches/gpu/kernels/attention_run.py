@@ -141,7 +141,7 @@ def attention(rng, element, heads, paths, window=0, bias=False, positions=(), ne
         queries = plan.queries_per_tile(heads.dim, heads.group, half and not positions)
         tiles = plan.tiles(heads.group, queries)
         aligned = shift % 16 == 0 and heads.dim * element.size % 16 == 0
-        chosen = launch.attention(element, heads.dim, queries, len(tiles) * heads.kv, aligned, bool(positions))
+        chosen = launch.attention(element, heads.dim, queries, len(tiles) * heads.kv, aligned, bias, bool(positions))
         if wanted in (None, chosen.kernel):
             break
     width = heads.q_width + 2 * heads.kv_width
@@ -166,7 +166,7 @@ def attention(rng, element, heads, paths, window=0, bias=False, positions=(), ne
         "q_stride": width, "kv_stride": width, "out_stride": heads.q_width, "num_kv_heads": heads.kv, "group": heads.group,
         "head_dim": heads.dim, "group_inverse": launch.group_inverse(heads.group), "window": window,
         "ahead": (window - 1 if window else UNLIMITED) if plan.full else 0,
-        "scale_log2": scale * np.log2(np.e), "bias_scale": 1 / scale, **terms.fields,
+        "scale_log2": scale * np.log2(np.e), "bias_scale": 1 / scale, "tile_queries": queries, **terms.fields,
     }
     return Run(chosen, [Structure(AttentionArgument, fields)], buffers, [Output("out", plan.rows, reference, reference.tolerance, sample=48)],
                flops=4.0 * heads.q_width * plan.pairs(window),

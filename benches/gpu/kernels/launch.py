@@ -9,8 +9,13 @@ from dataclasses import dataclass
 
 # Threads of a block of the plain and the flash kernels (`THREADS` in attention.rs).
 ATTENTION_THREADS = 128
-# Keys that a block of a flash kernel has in shared memory at a time (`FLASH_KEYS` in names.rs).
-FLASH_KEYS = 64
+# Terms of the flash kernels, by the stem of their names -> head size -> the queries of a tile for which there is a kernel (`flash_kernels!` of
+# flash.rs).
+FLASH = {
+    "flash_attention": {32: (64, 128), 64: (64, 128), 80: (64,), 96: (64,), 128: (64, 128), 256: (64,)},
+    "flash_attention_bias": {64: (64, 128), 128: (64, 128)},
+    "flash_attention_positions": {64: (64,)},
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class AttentionArgument(ctypes.Structure):
         ("scale_log2", ctypes.c_float), ("bias_scale", ctypes.c_float), ("bias", ctypes.c_uint64),
         ("bias_stride", ctypes.c_uint32), ("bias_origin", ctypes.c_uint32),
         *((name, ctypes.c_uint64) for name in ("position_keys", "position_queries", "distance_rows")),
-        ("distance_origin", ctypes.c_uint32),
+        ("distance_origin", ctypes.c_uint32), ("tile_queries", ctypes.c_uint32),
     ]
 
 
@@ -102,27 +107,26 @@ def rope(element, rows, widths, head_dim, heads, aligned):
     return Launch(pair("qk_norm_rope", element, step)[wide], blocks, 128)
 
 
-def flash_shared_bytes(head_dim, queries):
-    """`flash_shared_bytes` of names.rs."""
-    return (queries + 4 * FLASH_KEYS) * head_dim * 2
+def flash_shared_bytes(stem, head_dim, queries):
+    """`Flash::shared_bytes` of flash.rs."""
+    keys, row = 32 if head_dim > 128 else 64, 2 * head_dim
+    positions = 2 * 128 * row + 64 * 88 * 4 if stem == "flash_attention_positions" else 0
+    return (queries + 4 * keys) * row + positions
 
 
 def plan_queries_per_tile(head_dim, group, wide_tiles, span_lens):
     """`plan_queries_per_tile` of attention.rs."""
-    flash = wide_tiles and head_dim in (64, 128)
-    return 128 if flash and sum(span_lens) * group > 64 * len(span_lens) else 64
+    most = max(FLASH["flash_attention"].get(head_dim, (64,)))
+    return most if wide_tiles and sum(span_lens) * group > 64 * len(span_lens) else 64
 
 
-def attention(element, head_dim, queries, blocks, aligned, positions):
-    """`Attention::kernel` of attention.rs. `positions`: with relative position embeddings."""
-    half = element.size == 2
-    if positions and half and aligned and (head_dim, queries) == (64, 64):
-        shared = flash_shared_bytes(64, 64) + 2 * 128 * 64 * 2 + 64 * 88 * 4
-        return Launch(f"flash_attention_positions_{element.name}_64", blocks, ATTENTION_THREADS, shared)
-    if half and aligned and head_dim in (64, 128) and not positions:
-        name = f"flash_attention_{element.name}_{head_dim}_{queries // 64}"
-        return Launch(name, blocks, ATTENTION_THREADS, flash_shared_bytes(head_dim, queries))
-    assert queries == 64, "the plain kernel has tiles of 64 queries"
+def attention(element, head_dim, queries, blocks, aligned, bias, positions):
+    """`Attention::kernel` of attention.rs. `bias`: with biases by distance; `positions`: with relative position embeddings."""
+    assert not positions or queries == 64, "tiles of 64 queries with relative position embeddings"
+    stem = "flash_attention" + "_bias" * bias + "_positions" * positions
+    if element.size == 2 and aligned and queries in FLASH.get(stem, {}).get(head_dim, ()):
+        shared = flash_shared_bytes(stem, head_dim, queries)
+        return Launch(f"{stem}_{element.name}_{head_dim}_{queries // 64}", blocks, ATTENTION_THREADS, shared)
     return Launch(f"plain_attention_{element.name}", blocks, ATTENTION_THREADS, 4 * 2 * 4 * head_dim)
 
 

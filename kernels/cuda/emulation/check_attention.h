@@ -114,7 +114,7 @@ void check_attention(const std::string &name, const Case &c, const Paths &paths,
                          !paths.full ? 0 : c.window ? c.window - 1 : 1u << 30, scale * 1.44269504f, 1 / scale,
                          c.bias ? biases.get() : nullptr, stride, origin,
                          c.positions & 1 ? position_keys.get() : nullptr, c.positions & 2 ? position_queries.get() : nullptr,
-                         c.positions ? distances.data() : nullptr, origin};
+                         c.positions ? distances.data() : nullptr, origin, c.queries};
     emulation::launch(uint32_t(tiles.size()) * c.kv_heads, 128, c.shared, c.backwards, [&] { kernel(a); });
     out.check_guards(name);
     for (const Span &span : paths.spans)
@@ -152,14 +152,15 @@ void check_attention(const std::string &name, const Case &c, const Paths &paths,
         }
 }
 
-template <typename T, int DIM, int M> void check_flash(const std::string &name, void (*kernel)(const Attention)) {
+// Kernels with biases have a group of 1.
+template <typename T, int DIM, int M> void check_flash(const std::string &name, bool bias, void (*kernel)(const Attention)) {
     typedef FlashTile<T, DIM, M> Flash;
     const uint32_t heads[][2] = {{1, 1}, {4, 2}, {7, 1}, {2, 2}}, windows[] = {0, 1, 5, 64, 70}, lengths[] = {3, 20, 90, 150};
     for (uint32_t i = 0; i < 8; ++i) {
-        const uint32_t *h = heads[i % 4], length = lengths[(i / 2) % 4];
-        const Case c = {h[0], h[1], DIM, windows[i % 5], Flash::QUERIES, Flash::SHARED_BYTES, i % 2 == 1, h[0] == h[1]};
+        const uint32_t *h = heads[bias ? i % 2 * 3 : i % 4], length = lengths[(i / 2) % 4];
+        const Case c = {h[0], h[1], DIM, windows[i % 5], Flash::QUERIES, Flash::SHARED_BYTES, i % 2 == 1, bias};
         check_attention<T>(name, c, tree(4, length), kernel);
-        const Case full = {h[0], h[1], DIM, windows[(i + 1) % 5], Flash::QUERIES, Flash::SHARED_BYTES, i % 2 == 1, h[0] == h[1]};
+        const Case full = {h[0], h[1], DIM, windows[(i + 1) % 5], Flash::QUERIES, Flash::SHARED_BYTES, i % 2 == 1, bias};
         check_attention<T>(name + " full", full, whole(3, length, i % 3 ? length : 1 + i), kernel);
     }
     printf("ok %s\n", name.c_str());
@@ -172,7 +173,7 @@ template <typename T> void check_flash_positions(const std::string &name, void (
     const uint32_t windows[] = {0, 0, 70, 5}, lengths[] = {150, 20, 260, 90};
     for (uint32_t i = 0; i < 8; ++i) {
         const uint32_t heads = 1 + i % 2, length = lengths[i % 4];
-        const Case c = {heads, heads, 64, windows[i / 2], Flash::QUERIES, shared, i % 2 == 1, i == 3, i < 5 ? 3 : i % 2 + 1};
+        const Case c = {heads, heads, 64, windows[i / 2], Flash::QUERIES, shared, i % 2 == 1, false, i < 5 ? 3 : i % 2 + 1};
         check_attention<T>(name, c, tree(3, length), kernel);
         check_attention<T>(name + " full", c, whole(2, length, i % 3 ? length : 40), kernel);
     }
@@ -201,12 +202,12 @@ static void check_drift() {
 template <typename T> void check_plain(const std::string &name, void (*kernel)(const Attention)) {
     const uint32_t dims[] = {1, 5, 20, 64, 80, 128}, windows[] = {0, 1, 7, 40};
     for (uint32_t i = 0; i < 12; ++i) {
-        const uint32_t dim = dims[i % 6], heads = 3 * (1 + i % 2);
+        const uint32_t dim = dims[i % 6], heads = 3 * (1 + i % 2), queries = i % 3 ? 64 : 128;
         // The kernel's argument type comes from its own namespace's copy of the header, which is identical.
-        const Case c = {heads, 3, dim, windows[i % 4], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, heads == 3,
+        const Case c = {heads, 3, dim, windows[i % 4], queries, 4 * 2 * dim * 4, i % 2 == 1, heads == 3,
                         heads == 3 ? i / 2 % 4 : 0};
         check_attention<T>(name, c, tree(4, 70), kernel);
-        const Case full = {3, 3, dim, windows[i / 3], plain::QUERIES, 4 * 2 * dim * 4, i % 2 == 1, i % 2 == 0, i % 4};
+        const Case full = {3, 3, dim, windows[i / 3], queries, 4 * 2 * dim * 4, i % 2 == 1, i % 2 == 0, i % 4};
         check_attention<T>(name + " full", full, whole(3, 70, i % 3 ? 70 : 1 + i), kernel);
     }
     printf("ok %s\n", name.c_str());

@@ -46,9 +46,9 @@ static Paths sequence(uint32_t len) {
 
 static const std::vector<Access> ALL_KINDS = {Access::Matrices, Access::Copy, Access::Load, Access::Store};
 
-template <typename T, int DIM, int M> void check_flash_banks(const char *name, void (*kernel)(const Attention)) {
+template <typename T, int DIM, int M> void check_flash_banks(const char *name, bool bias, void (*kernel)(const Attention)) {
     typedef FlashTile<T, DIM, M> Flash;
-    const Case c = {2, 1, DIM, 0, Flash::QUERIES, Flash::SHARED_BYTES, false, false};
+    const Case c = {2, bias ? 2u : 1u, DIM, 0, Flash::QUERIES, Flash::SHARED_BYTES, false, bias};
     check_banks(name, ALL_KINDS, 0, [&] { check_attention<T>(name, c, sequence(128), kernel); });
 }
 
@@ -66,21 +66,21 @@ template <typename T> void check_positions_banks(const char *name, void (*kernel
 
 template <typename T> void check_plain_banks(const char *name, void (*kernel)(const Attention)) {
     const uint32_t dim = 64;
-    const Case c = {2, 2, dim, 0, plain::QUERIES, 4 * 2 * dim * 4, false, false, 3};
+    const Case c = {2, 2, dim, 0, 64, 4 * 2 * dim * 4, false, false, 3};
     check_banks(name, {Access::Load, Access::Store}, 0, [&] { check_attention<T>(name, c, sequence(64), kernel); });
 }
 
 static void check_all_banks() {
-    check_flash_banks<bf16, 64, 1>("flash_attention_bf16_64_1", flash_attention_bf16_64_1);
-    check_flash_banks<bf16, 64, 2>("flash_attention_bf16_64_2", flash_attention_bf16_64_2);
-    check_flash_banks<bf16, 128, 1>("flash_attention_bf16_128_1", flash_attention_bf16_128_1);
-    check_flash_banks<bf16, 128, 2>("flash_attention_bf16_128_2", flash_attention_bf16_128_2);
-    check_flash_banks<f16, 64, 1>("flash_attention_f16_64_1", flash_attention_f16_64_1);
-    check_flash_banks<f16, 64, 2>("flash_attention_f16_64_2", flash_attention_f16_64_2);
-    check_flash_banks<f16, 128, 1>("flash_attention_f16_128_1", flash_attention_f16_128_1);
-    check_flash_banks<f16, 128, 2>("flash_attention_f16_128_2", flash_attention_f16_128_2);
-    check_positions_banks<bf16>("flash_attention_positions_bf16_64", flash_attention_positions_bf16_64);
-    check_positions_banks<f16>("flash_attention_positions_f16_64", flash_attention_positions_f16_64);
+#define CHECK_BANKS(T, DIM, M, BLOCKS)                                                                                 \
+    check_flash_banks<T, DIM, M>("flash_attention_" #T "_" #DIM "_" #M, false, flash_attention_##T##_##DIM##_##M);
+#define CHECK_BIAS_BANKS(T, DIM, M, BLOCKS)                                                                            \
+    check_flash_banks<T, DIM, M>("flash_attention_bias_" #T "_" #DIM "_" #M, true, flash_attention_bias_##T##_##DIM##_##M);
+    FLASH_TILES(CHECK_BANKS, bf16)
+    FLASH_TILES(CHECK_BANKS, f16)
+    FLASH_BIAS_TILES(CHECK_BIAS_BANKS, bf16)
+    FLASH_BIAS_TILES(CHECK_BIAS_BANKS, f16)
+    check_positions_banks<bf16>("flash_attention_positions_bf16_64_1", flash_attention_positions_bf16_64_1);
+    check_positions_banks<f16>("flash_attention_positions_f16_64_1", flash_attention_positions_f16_64_1);
     check_plain_banks<float>("plain_attention_f32", plain::plain_attention_f32);
     check_plain_banks<bf16>("plain_attention_bf16", plain::plain_attention_bf16);
     check_plain_banks<f16>("plain_attention_f16", plain::plain_attention_f16);

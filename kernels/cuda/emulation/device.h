@@ -256,6 +256,8 @@ template <typename T> static inline void store_shared(T *to, T value, CALLER) {
     *to = value;
 }
 
+static inline uint32_t computed_here(uint32_t x) { return x; }
+
 static inline void copy_async_16(uint32_t to, const void *from, bool valid, CALLER) {
     emulation::count(emulation::Access::Copy, line, to, 16);
     if (reinterpret_cast<uintptr_t>(from) % 16) emulation::fail("copy_async_16: unaligned source");

@@ -37,16 +37,18 @@ static void in_coroutines(const std::function<void()> &body, const Grid &grid) {
         OWN(activate_##T##_1), OWN(activate_##T##_4), OWN(bias_rows_##T), OWN(own_columns_##T),                        \
         OWN(layer_norm_columns_##T##_1), OWN(layer_norm_columns_##T##_4),                                              \
         BOUNDED(plain_attention_##T, plain::plain_attention_##T)
-#define FLASH(NAME) BOUNDED(NAME, NAME)
+#define NAMED_BOUNDED(NAME) BOUNDED(NAME, NAME)
+#define FLASH(T, DIM, M, BLOCKS) NAMED_BOUNDED(flash_attention_##T##_##DIM##_##M),
+#define FLASH_BIAS(T, DIM, M, BLOCKS) NAMED_BOUNDED(flash_attention_bias_##T##_##DIM##_##M),
+#define FLASH_POSITIONS(T, DIM, M, BLOCKS) NAMED_BOUNDED(flash_attention_positions_##T##_##DIM##_##M),
 #define FLASH_OF_TYPE(T)                                                                                               \
-    FLASH(flash_attention_##T##_64_1), FLASH(flash_attention_##T##_64_2), FLASH(flash_attention_##T##_128_1),          \
-        FLASH(flash_attention_##T##_128_2), FLASH(flash_attention_positions_##T##_64)
+    FLASH_TILES(FLASH, T) FLASH_BIAS_TILES(FLASH_BIAS, T) FLASH_POSITIONS_TILES(FLASH_POSITIONS, T)
 
 static std::vector<Kernel> all_kernels() {
     emulation::on_failure = [](const char *what) { fail("%s: %s", running ? running : "", what); };
     return {OWN(gather_rows_16), OWN(gather_rows_4),   OWN(gather_rows_2), OWN(pool_rows),    OWN(rms_norm_add_1),
             OWN(rms_norm_add_4), OWN(scale_rows_1),    OWN(scale_rows_4),  OF_TYPE(f32, 4),   OF_TYPE(bf16, 8),
-            OF_TYPE(f16, 8),     FLASH_OF_TYPE(bf16),  FLASH_OF_TYPE(f16),
+            OF_TYPE(f16, 8),     FLASH_OF_TYPE(bf16)   FLASH_OF_TYPE(f16)
             OWN(route_rows),     OWN(scatter_add_rows_1), OWN(scatter_add_rows_4)};
 }
 

@@ -1,8 +1,9 @@
 //! Launchers of `cuda/attention.cu` and `cuda/attention_plain.cu`.
 
 use super::error::CudaError;
+use super::flash::{Flash, Terms};
 use super::launch::{Kernels, Launch, address, address_mut};
-use super::names::{flash_positions_shared_bytes, flash_shared_bytes, names, plain_shared_bytes};
+use super::names::{names, plain_shared_bytes};
 use super::positions::RelativePositions;
 use crate::attention::{Mask, QkvLayout, QuerySpan, QueryTile, RelativeBias, check_layout, check_spans, query_tiles};
 use crate::element::Element;
@@ -12,8 +13,8 @@ use cudarc::driver::{CudaView, CudaViewMut, DeviceRepr};
 /// Threads of a block of either kernel.
 const THREADS: u32 = 128;
 
-/// Queries of a tile of the kernel without tensor cores; `QUERIES` in its file.
-const PLAIN_QUERIES: usize = 64;
+/// Queries of a small tile, which every kernel has; the kernel without tensor cores takes tiles of any size.
+const FEW_QUERIES: usize = 64;
 
 /// Words of `struct Span` of `cuda/attention.cuh`.
 const SPAN_WORDS: usize = 5;
@@ -62,13 +63,13 @@ struct PlanShape {
     kv_rows: usize,
 }
 
-/// Queries of a tile: the kernel's maximum, or fewer where short spans would leave rows of a tile idle.
+/// Queries of a tile: the maximum of the kernel for these heads, or fewer where short spans would leave rows of a tile idle.
 ///
 /// `wide_tiles`: keys and values are bf16 or f16, and there are no relative position embeddings.
 pub fn plan_queries_per_tile(layout: QkvLayout, wide_tiles: bool, spans: &[QuerySpan]) -> usize {
     let queries: usize = spans.iter().map(|span| span.len as usize * layout.group()).sum();
-    let flash = wide_tiles && matches!(layout.head_dim, 64 | 128);
-    if flash && queries > 64 * spans.len() { 128 } else { PLAIN_QUERIES }
+    let most = Flash::most_queries(layout.head_dim).filter(|_| wide_tiles && queries > FEW_QUERIES * spans.len());
+    most.unwrap_or(FEW_QUERIES)
 }
 
 impl AttentionPlan {
@@ -190,10 +191,11 @@ struct Argument {
     position_queries: u64,
     distance_rows: u64,
     distance_origin: u32,
+    tile_queries: u32,
 }
 
 // SAFETY: plain numbers in the layout of the C structure: seven pointers, eleven words and padding, a pointer and two words, three
-// pointers, a word and padding.
+// pointers and two words.
 unsafe impl DeviceRepr for Argument {}
 
 impl<T: Element> Attention<'_, T> {
@@ -242,6 +244,7 @@ impl<T: Element> Attention<'_, T> {
             position_queries: positions.map_or(0, |positions| table(&positions.queries)),
             distance_rows: positions.map_or(0, |positions| address(kernels, &positions.values)),
             distance_origin: positions.map_or(0, |positions| positions.rows.origin() as u32),
+            tile_queries: shape.queries_per_tile as u32,
         };
         let strides = (self.q.row_stride | self.kv.row_stride) as u64 * element;
         let tables = argument.position_keys | argument.position_queries;
@@ -251,26 +254,23 @@ impl<T: Element> Attention<'_, T> {
         kernels.launch_with(launch, &argument)
     }
 
-    /// The kernel for this layout and the shared memory it needs.
+    /// The kernel for this layout and the shared memory it needs: on tensor cores where there is one for the head size, else the plain kernel.
     fn kernel(&self, aligned: bool) -> Result<(&'static str, usize), KernelError> {
-        let QkvLayout { head_dim, .. } = self.layout;
-        let queries = self.plan.shape.queries_per_tile;
-        if let (Some(name), true) = (names::<T>().flash_positions.filter(|_| aligned), self.positions.is_some())
-            && (head_dim, queries) == (64, 64)
-        {
-            return Ok((name, flash_positions_shared_bytes()));
-        }
-        let suits = aligned && matches!(head_dim, 64 | 128) && self.positions.is_none();
-        let flash = names::<T>().flash_attention.filter(|_| suits);
-        if let Some(names) = flash {
-            let name = names[usize::from(head_dim == 128)][usize::from(queries == 128)];
-            return Ok((name, flash_shared_bytes(head_dim, queries)));
-        }
-        if queries != PLAIN_QUERIES {
-            let expected = "64 for this type, head size and alignment, and with relative position embeddings";
+        let (head_dim, queries) = (self.layout.head_dim, self.plan.shape.queries_per_tile);
+        // Wide tiles would silently cost these models the tensor cores.
+        if self.positions.is_some() && queries != FEW_QUERIES {
+            let expected = "64 with relative position embeddings";
             return Err(KernelError::Value { argument: "queries per tile", found: queries, expected });
         }
-        Ok((names::<T>().plain_attention, plain_shared_bytes(head_dim)))
+        let terms = match (&self.bias, &self.positions) {
+            (None, None) => Some(Terms::None),
+            (Some(_), None) => Some(Terms::Bias),
+            (None, Some(_)) => Some(Terms::Positions),
+            (Some(_), Some(_)) => None,
+        };
+        let flash = terms.filter(|_| aligned).and_then(|terms| Flash::find::<T>(terms, head_dim, queries));
+        let plain = (names::<T>().plain_attention, plain_shared_bytes(head_dim));
+        Ok(flash.map_or(plain, |kernel| (kernel.name, kernel.shared_bytes())))
     }
 
     fn check(&self, out_len: usize) -> Result<(), KernelError> {
@@ -330,25 +330,14 @@ mod tests {
     const LAYOUT: QkvLayout = QkvLayout { num_heads: 16, num_kv_heads: 8, head_dim: 128 };
 
     #[test]
-    fn shared_memory_fits_every_target() {
-        // Compute capability 8.9 gives a block 99 KiB, 8.0 163 KiB, 9.0 227 KiB.
-        for head_dim in [64, 128] {
-            for queries in [64, 128] {
-                assert!(flash_shared_bytes(head_dim, queries) <= 99 << 10);
-            }
-        }
-        assert_eq!(flash_shared_bytes(128, 128), 96 << 10);
-        assert_eq!(flash_positions_shared_bytes(), 94 << 10);
-    }
-
-    #[test]
     fn short_spans_get_small_tiles() {
         let span = |row, len| QuerySpan { row, len, depth: 0, path: 0 };
         assert_eq!(plan_queries_per_tile(LAYOUT, true, &[span(0, 1), span(1, 1)]), 64);
         assert_eq!(plan_queries_per_tile(LAYOUT, true, &[span(0, 200), span(200, 1)]), 128);
         assert_eq!(plan_queries_per_tile(LAYOUT, false, &[span(0, 200)]), 64);
-        let odd = QkvLayout { head_dim: 80, ..LAYOUT };
-        assert_eq!(plan_queries_per_tile(odd, true, &[span(0, 200)]), 64);
+        for (head_dim, queries) in [(32, 128), (64, 128), (80, 64), (96, 64), (256, 64), (20, 64)] {
+            assert_eq!(plan_queries_per_tile(QkvLayout { head_dim, ..LAYOUT }, true, &[span(0, 200)]), queries);
+        }
     }
 
     #[test]
@@ -387,7 +376,7 @@ mod tests {
 
     #[test]
     fn the_argument_has_the_layout_of_the_c_structure() {
-        assert_eq!(size_of::<Argument>(), 7 * 8 + 11 * 4 + 4 + 8 + 2 * 4 + 3 * 8 + 4 + 4);
+        assert_eq!(size_of::<Argument>(), 7 * 8 + 11 * 4 + 4 + 8 + 2 * 4 + 3 * 8 + 2 * 4);
         assert_eq!(std::mem::offset_of!(Argument, q_stride), 56);
         assert_eq!(std::mem::offset_of!(Argument, bias), 104);
         assert_eq!(std::mem::offset_of!(Argument, position_keys), 120);

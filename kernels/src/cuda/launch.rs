@@ -1,8 +1,8 @@
 //! Loading of modules and launching of kernels.
 
 use super::error::CudaError;
+use super::flash::Flash;
 use super::modules::{REPLACEMENTS, modules};
-use super::names::{Names, flash_positions_shared_bytes, flash_shared_bytes, names};
 use crate::element::Element;
 use crate::error::KernelError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction_attribute_enum, CUresult, cuFuncLoad};
@@ -106,13 +106,9 @@ impl Kernels {
 
     /// More than 48 KiB of shared memory must be requested.
     fn allow_shared_memory<T: Element>(&self) -> Result<(), CudaError> {
-        let Names { flash_attention, flash_positions, .. } = names::<T>();
-        let plain = flash_attention.into_iter().flatten().zip([64, 128]).flat_map(|(names, head_dim)| {
-            names.into_iter().zip([64, 128].map(|queries| flash_shared_bytes(head_dim, queries)))
-        });
-        for (name, bytes) in plain.chain(flash_positions.map(|name| (name, flash_positions_shared_bytes()))) {
+        for kernel in Flash::all::<T>() {
             let attribute = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            self.function(name)?.set_attribute(attribute, bytes as i32)?;
+            self.function(kernel.name)?.set_attribute(attribute, kernel.shared_bytes() as i32)?;
         }
         Ok(())
     }

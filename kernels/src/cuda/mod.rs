@@ -8,6 +8,7 @@ mod activation;
 mod attention;
 mod error;
 mod experts;
+mod flash;
 mod gemm;
 mod launch;
 mod libraries;

@@ -4,6 +4,7 @@
 //! machine with a GPU, can be tested and timed without building the program.
 
 use super::error::CudaError;
+use super::flash::Flash;
 use super::names::{Names, RMS_NORM_ADD, SCALE_ROWS, SCATTER_ADD_ROWS, names};
 use half::{bf16, f16};
 use std::borrow::Cow;
@@ -39,11 +40,10 @@ pub(super) fn modules() -> [Module; 7] {
     let of_types = |kernels: fn(&Names) -> Vec<&'static str>| types.iter().flat_map(kernels).collect::<Vec<_>>();
     let rows: fn(&Names) -> Vec<&'static str> =
         |names| [&names.embed[..], &names.convert, &[names.bias_rows, names.own_columns]].concat();
-    let flash: fn(&Names) -> Vec<&'static str> =
-        |names| names.flash_attention.iter().flatten().flatten().copied().chain(names.flash_positions).collect();
+    let flash = [Flash::all::<bf16>(), Flash::all::<f16>()].concat();
     [
         module!("activation", of_types(|names| [names.activate_mul, names.activate].concat())),
-        module!("attention", of_types(flash)),
+        module!("attention", flash.iter().map(|kernel| kernel.name).collect::<Vec<_>>()),
         module!("attention_plain", of_types(|names| vec![names.plain_attention])),
         module!("experts", SCATTER_ADD_ROWS, ["route_rows"]),
         module!(

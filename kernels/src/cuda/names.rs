@@ -18,14 +18,10 @@ pub(super) struct Names {
     pub(super) bias_rows: &'static str,
     pub(super) own_columns: &'static str,
     pub(super) plain_attention: &'static str,
-    /// `[head_dim 64, head_dim 128][64 queries, 128 queries]`; `None` for f32.
-    pub(super) flash_attention: Option<[[&'static str; 2]; 2]>,
-    /// Attention with relative position embeddings, for `head_dim` 64 and 64 queries.
-    pub(super) flash_positions: Option<&'static str>,
 }
 
 macro_rules! names {
-    ($type:literal, $wide:literal, $flash:expr, $flash_positions:expr) => {
+    ($type:literal, $wide:literal) => {
         Names {
             embed: [concat!("embed_", $type, "_1"), concat!("embed_", $type, "_4")],
             convert: [concat!("convert_", $type, "_1"), concat!("convert_", $type, "_4")],
@@ -41,18 +37,7 @@ macro_rules! names {
             bias_rows: concat!("bias_rows_", $type),
             own_columns: concat!("own_columns_", $type),
             plain_attention: concat!("plain_attention_", $type),
-            flash_attention: $flash,
-            flash_positions: $flash_positions,
         }
-    };
-}
-
-macro_rules! flash_names {
-    ($type:literal) => {
-        Some([
-            [concat!("flash_attention_", $type, "_64_1"), concat!("flash_attention_", $type, "_64_2")],
-            [concat!("flash_attention_", $type, "_128_1"), concat!("flash_attention_", $type, "_128_2")],
-        ])
     };
 }
 
@@ -65,9 +50,9 @@ pub(super) const SCATTER_ADD_ROWS: [&str; 2] = ["scatter_add_rows_1", "scatter_a
 pub(super) fn names<T: Element>() -> Names {
     match T::DTYPE {
         // No element is a byte: int8 is a format of packed weights on a CPU only.
-        Dtype::Float32 | Dtype::Int8 => names!("f32", "4", None, None),
-        Dtype::Bfloat16 => names!("bf16", "8", flash_names!("bf16"), Some("flash_attention_positions_bf16_64")),
-        Dtype::Float16 => names!("f16", "8", flash_names!("f16"), Some("flash_attention_positions_f16_64")),
+        Dtype::Float32 | Dtype::Int8 => names!("f32", "4"),
+        Dtype::Bfloat16 => names!("bf16", "8"),
+        Dtype::Float16 => names!("f16", "8"),
     }
 }
 
@@ -83,20 +68,6 @@ pub(super) fn data_type<T: Element>() -> cudaDataType {
 /// Elements in 16 bytes.
 pub(super) const fn per_16_bytes<T>() -> usize {
     16 / size_of::<T>()
-}
-
-/// Keys of one of the two stages of the tensor core kernel; `KEYS` in its file.
-const FLASH_KEYS: usize = 64;
-
-/// `SHARED_BYTES` of `cuda/attention.cu`: the queries, and two stages of keys and values.
-pub(super) fn flash_shared_bytes(head_dim: usize, queries: usize) -> usize {
-    (queries + 4 * FLASH_KEYS) * head_dim * 2
-}
-
-/// The same with relative position embeddings: two tables of 128 rows, and 64 rows of products
-/// (`cuda/attention_positions.cuh`).
-pub(super) fn flash_positions_shared_bytes() -> usize {
-    flash_shared_bytes(64, 64) + 2 * 128 * 64 * 2 + 64 * 88 * 4
 }
 
 /// Shared memory of the kernel without tensor cores: for each of four warps a query and its sums, in f32.

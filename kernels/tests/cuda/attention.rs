@@ -79,7 +79,19 @@ pub(super) fn check_on_device<T: Element + DeviceRepr>(
 #[test]
 fn attention_matches_the_reference() {
     let Some(gpu) = gpu() else { return };
-    let shapes = [(1, 1, 64), (4, 2, 64), (16, 8, 128), (32, 8, 128), (7, 1, 128), (3, 3, 80), (2, 1, 20), (9, 3, 1)];
+    let shapes = [
+        (1, 1, 64),
+        (4, 2, 64),
+        (16, 8, 128),
+        (32, 8, 128),
+        (7, 1, 128),
+        (3, 3, 80),
+        (2, 1, 20),
+        (9, 3, 1),
+        (6, 2, 32),
+        (2, 1, 96),
+        (3, 1, 256),
+    ];
     for (shape, (num_heads, num_kv_heads, head_dim)) in (0..).zip(shapes) {
         let layout = QkvLayout { num_heads, num_kv_heads, head_dim };
         for (i, window) in (0..).zip([None, Some(1), Some(3), Some(64), Some(100), None]) {
@@ -93,7 +105,18 @@ fn attention_matches_the_reference() {
 #[test]
 fn full_attention_matches_the_reference() {
     let Some(gpu) = gpu() else { return };
-    let shapes = [(1, 1, 64), (4, 2, 64), (2, 2, 128), (12, 12, 32), (3, 3, 16)];
+    let shapes = [
+        (1, 1, 64),
+        (4, 2, 64),
+        (2, 2, 128),
+        (12, 12, 32),
+        (3, 3, 16),
+        (4, 2, 32),
+        (2, 2, 80),
+        (4, 2, 96),
+        (3, 1, 256),
+        (1, 1, 256),
+    ];
     for (shape, (num_heads, num_kv_heads, head_dim)) in (0..).zip(shapes) {
         let layout = QkvLayout { num_heads, num_kv_heads, head_dim };
         for (i, window) in (0..).zip([None, Some(1), Some(9), Some(65)]) {

@@ -6,6 +6,7 @@ mod attention;
 #[path = "../common/mod.rs"]
 mod common;
 mod experts;
+mod heads;
 mod positions;
 mod products;
 mod rows;

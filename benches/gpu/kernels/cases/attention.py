@@ -45,19 +45,23 @@ def of_scenario(kernel, variant, element, dim, scenario):
 
 def checks():
     for element in (BF16, F16):
-        for dim in (64, 128):
-            for tiles, scenarios in ((1, SHORT), (2, LONG)):
-                kernel = f"flash_attention_{element.name}_{dim}_{tiles}"
-                for variant, scenario in scenarios.items():
-                    yield of_scenario(kernel, variant, element, dim, scenario)
+        for stem in ("flash_attention", "flash_attention_bias"):
+            for dim, sizes in launch.FLASH[stem].items():
+                # Where there are small tiles only, they have the long spans too.
+                for queries, scenarios in ((64, SHORT if 128 in sizes else SHORT | LONG), (128, LONG)):
+                    for variant, scenario in scenarios.items():
+                        if queries in sizes and scenario.get("bias", False) == (stem == "flash_attention_bias"):
+                            yield of_scenario(f"{stem}_{element.name}_{dim}_{queries // 64}", variant, element, dim, scenario)
     for element in FLOATS:
         kernel = f"plain_attention_{element.name}"
-        for dim, (variant, scenario) in zip((32, 5, 80, 1, 20), SHORT.items()):
+        for dim, (variant, scenario) in zip((48, 5, 72, 1, 20), SHORT.items()):
             yield of_scenario(kernel, f"{variant}, heads of {dim}", element, dim, scenario)
     for element in (BF16, F16):
         kernel = f"plain_attention_{element.name}"
         odd = dict(paths=whole(40, most=20), shift=2, wanted=kernel)
         yield case(kernel, "heads of 64, not aligned", attention, element, Heads(1, 1, 64), **odd)
+        # In the tiles of another kernel.
+        yield of_scenario(kernel, "causal, bias, heads of 32", element, 32, LONG["causal, bias"])
     yield of_scenario("plain_attention_f32", "heads of 128", F32, 128, SHORT["causal tree"])
 
 
@@ -70,7 +74,7 @@ def timed(variant, element, heads, lens, full, **more):
     """A case of whole sequences, with the kernel that prefold uses for them; timed against torch if all have the same length."""
     positions = more.get("positions", ())
     queries = launch.plan_queries_per_tile(heads.dim, heads.group, element.size == 2 and not positions, lens)
-    kernel = launch.attention(element, heads.dim, queries, 1, True, bool(positions)).kernel
+    kernel = launch.attention(element, heads.dim, queries, 1, True, more.get("bias", False), bool(positions)).kernel
     sequences = dict(paths=whole(*lens, full=full, shuffled=False), batch=(len(lens), lens[0]))
     return case(kernel, variant, attention, element, heads, timed=True, **sequences, **more)
 
@@ -100,3 +104,5 @@ def timings(rows):
     heads = Heads(shape.heads, shape.kv_heads, shape.head_dim)
     for element in (BF16, F32):
         yield timed("MiniLM: full 128", element, heads, equal(rows, 128), full=True)
+    for name, heads in (("XLM-R XL", Heads(32, 32, 80)), ("heads of 96", Heads(16, 16, 96)), ("EmbeddingGemma", Heads(3, 1, 256))):
+        yield timed(f"{name}: full 512", BF16, heads, equal(rows, 512), full=True)

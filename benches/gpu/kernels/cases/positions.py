@@ -23,7 +23,7 @@ def checks():
     for element in FLOATS:
         for variant, scenario in SCENARIOS.items():
             if element in (BF16, F16):
-                kernel = f"flash_attention_positions_{element.name}_64"
+                kernel = f"flash_attention_positions_{element.name}_64_1"
                 yield case(kernel, variant, attention, element, Heads(2, 2, 64), wanted=kernel, **scenario)
             kernel = f"plain_attention_{element.name}"
             yield case(kernel, f"positions, {variant}", attention, element, Heads(2, 2, 20), wanted=kernel, **scenario)
