@@ -18,6 +18,11 @@ pub(crate) fn check(bytes: u64) -> Result<(), String> {
     if bytes < SMALL { Ok(()) } else { check_against(left(), bytes) }
 }
 
+/// Bytes that the process may still allocate, as many as are never checked at least; `None` without a limit.
+pub(crate) fn available() -> Option<u64> {
+    left().map(|left| left.max(SMALL))
+}
+
 fn check_against(left: Option<u64>, bytes: u64) -> Result<(), String> {
     match left {
         Some(left) if left < bytes => {

@@ -20,19 +20,15 @@ pub trait Backend: Send {
     /// The loaded model.
     fn info(&self) -> &ModelInfo;
 
-    /// Device memory of the largest batch in bytes, without the weights; 0 on a CPU, where memory is not counted.
+    /// Bytes of memory that [`reserve`](Self::reserve) takes for the largest batch, without the weights.
     fn needed_bytes(&self, limits: BatchLimits) -> usize {
         let _ = limits;
         0
     }
 
-    /// Checks that the largest batch fits the free device memory, of which other backends need `others` bytes. Always succeeds on a CPU.
-    ///
-    /// # Errors
-    /// The batch does not fit; names the largest that would.
-    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
-        let _ = (limits, others);
-        Ok(())
+    /// Bytes that the device has left, on a CPU by the limits on the process; `None` if unlimited or unknown.
+    fn free_bytes(&self) -> Option<usize> {
+        None
     }
 
     /// Allocates and touches the memory of the largest batch, so that no request waits for it. Optional: a batch without
@@ -185,17 +181,6 @@ pub struct BatchLimits {
     pub max_tokens: usize,
     /// Maximum tokens of all sequences, with repeated tokens counted each time.
     pub max_ragged_tokens: usize,
-}
-
-/// A batch that does not fit the device's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLarge {
-    /// Maximum rows that would fit, with the same ratio of ragged tokens to rows; 0 if none fit.
-    pub largest_max_tokens: usize,
-    /// Bytes that the largest batch needs.
-    pub needed_bytes: usize,
-    /// Free bytes.
-    pub free_bytes: usize,
 }
 
 /// Sequences of a forward pass.

@@ -30,7 +30,7 @@ pub use admission::process_quotas::ProcessQuotas;
 pub use admission::quota::{Quota, Share};
 pub use backend::{
     Backend, Batch, BatchLimits, Folding, InputMemory, Int8Report, Interrupting, ModelBackend, ModelInfo,
-    PrefixBackend, Replica, SubModelMap, TokenLimits, TooLarge,
+    PrefixBackend, Replica, SubModelMap, TokenLimits,
 };
 pub use capabilities::{
     Capabilities, Classify, ClassifyTokens, Embed, LogitActivation, Pooling, Prompts, Rerank, RerankRecipe,

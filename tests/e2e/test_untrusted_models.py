@@ -232,6 +232,11 @@ def test_absurd_files_are_refused_in_little_address_space(model, tmp_path):
         assert "model.gguf" in output, output
 
 
+def test_a_batch_that_does_not_fit_the_address_space_is_refused_by_name():
+    output, _ = refused("--max-batch-tokens", 200000, address_space=ADDRESS_SPACE)
+    assert "`--max-batch-tokens` is 200000, which needs" in output and " fits" in output, output
+
+
 def test_what_normalisation_makes_of_a_text_has_a_limit(model):
     # Qwen2's class would replace the normalizer.
     edit(model / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")

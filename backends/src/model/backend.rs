@@ -18,7 +18,7 @@ use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, PrefixBackend, RadixPlan,
-    RaggedBatch, Stopped, TokenLimits, TooLarge, Uninterrupted, YieldPoint,
+    RaggedBatch, Stopped, TokenLimits, Uninterrupted, YieldPoint,
 };
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
@@ -27,8 +27,9 @@ use std::sync::Arc;
 /// caches of the cores.
 const PART_ROWS: usize = 512;
 
-/// Maximum bytes reserved on a CPU by all replicas and their interrupting backends together. The reservation is not compared with the
-/// machine's memory, so a huge limit on batches must not end the server at its start; buffers of larger batches grow on demand.
+/// Maximum bytes reserved on a CPU by all replicas and their interrupting backends together. The reservation is compared with the limits on
+/// the process but not with the machine's memory, so a huge limit on batches must not end the server at its start; buffers of larger batches
+/// grow on demand.
 pub(super) const MAX_RESERVED: usize = 4 << 30;
 
 /// A model on one device.
@@ -237,6 +238,17 @@ impl TransformerBackend {
         (self.layouts.mask == MaskConfig::Full && self.target.is_cpu()).then_some(PART_ROWS)
     }
 
+    /// Computed rows and ragged tokens that memory is reserved for.
+    fn reserved_rows(&self, BatchLimits { max_tokens, max_ragged_tokens }: BatchLimits) -> (usize, usize) {
+        if !self.target.is_cpu() {
+            return (max_tokens, max_ragged_tokens);
+        }
+        let rows = self.footprint.largest(self.max_reserved, max_tokens, max_ragged_tokens);
+        let longest = self.info.capabilities.max_input_length;
+        let rows = self.part_rows().map_or(rows, |part| rows.min(part.max(longest)));
+        (rows, (max_ragged_tokens as u128 * rows as u128 / max_tokens.max(1) as u128) as usize)
+    }
+
     fn forward_parts(
         &mut self,
         batch: &Batch,
@@ -313,41 +325,30 @@ impl Backend for TransformerBackend {
     }
 
     fn needed_bytes(&self, limits: BatchLimits) -> usize {
-        if self.target.is_cpu() { 0 } else { self.footprint.bytes(limits.max_tokens, limits.max_ragged_tokens) }
+        let (rows, ragged) = self.reserved_rows(limits);
+        self.footprint.bytes(rows, ragged)
     }
 
-    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
-        let BatchLimits { max_tokens, max_ragged_tokens } = limits;
-        let free = match self.target.free_bytes() {
-            Ok(Some(free)) => free.saturating_sub(others),
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                tracing::warn!("the device does not say how much memory is free: {error}");
-                return Ok(());
-            }
-        };
-        let needed = self.footprint.bytes(max_tokens, max_ragged_tokens);
-        tracing::info!(free_mib = free >> 20, needed_mib = needed >> 20, "memory for a batch");
-        if needed <= free {
-            return Ok(());
+    fn free_bytes(&self) -> Option<usize> {
+        if self.target.is_cpu() {
+            return memory_budget::available().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         }
-        let largest_max_tokens = self.footprint.largest(free, max_tokens, max_ragged_tokens);
-        Err(TooLarge { largest_max_tokens, needed_bytes: needed, free_bytes: free })
+        self.target.free_bytes().unwrap_or_else(|error| {
+            tracing::warn!("the device does not say how much memory is free: {error}");
+            None
+        })
     }
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {
-        let BatchLimits { max_tokens, max_ragged_tokens } = limits;
-        let rows = if self.target.is_cpu() {
-            self.footprint.largest(self.max_reserved, max_tokens, max_ragged_tokens)
-        } else {
-            max_tokens
-        };
-        let longest = self.info.capabilities.max_input_length;
-        let rows = self.part_rows().map_or(rows, |part| rows.min(part.max(longest)));
-        let ragged = match self.layouts.mode {
-            AttentionMode::Ragged => (max_ragged_tokens as u128 * rows as u128 / max_tokens.max(1) as u128) as usize,
-            AttentionMode::Compact => 0,
-        };
+        if self.target.is_cpu() {
+            // The server's threads have taken some memory since the start was checked.
+            memory_budget::check(self.needed_bytes(limits) as u64).map_err(|problem| {
+                let problem = format!("the buffers of batches {problem}; a smaller --max-batch-tokens needs less");
+                BackendError::OutOfMemory(problem)
+            })?;
+        }
+        let (rows, ragged) = self.reserved_rows(limits);
+        let ragged = if self.layouts.mode == AttentionMode::Ragged { ragged } else { 0 };
         let reserved = self.on_team(|backend| backend.transformer.reserve(rows, ragged));
         reserved.map_err(|error| self.failed(&error))
     }

@@ -74,7 +74,9 @@ impl TransformerBackend {
 mod tests {
     use super::*;
     use crate::checkpoint::Checkpoint;
+    use crate::memory_budget;
     use crate::options::{DeviceChoice, LoadOptions, ModelSource};
+    use prefold_core::{Backend, BatchLimits};
     use std::path::Path;
 
     #[test]
@@ -94,6 +96,25 @@ mod tests {
             assert_eq!(backend.footprint, alone.footprint, "{attention}");
         }
         assert_ne!(backends[0].backend.footprint, backends[1].backend.footprint);
+    }
+
+    #[test]
+    fn the_memory_of_a_batch_on_a_cpu_is_compared_with_the_limits_on_the_process() {
+        let source = ModelSource::Path(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/qwen3-tiny"));
+        let options = LoadOptions { source, device: Some(DeviceChoice::Cpu), ..LoadOptions::default() };
+        let checkpoints = Checkpoint::open_all(&options).unwrap();
+        let mut backend = TransformerBackend::load_all(&checkpoints, &options).unwrap().remove(0);
+        let needed = |max_tokens| backend.needed_bytes(BatchLimits { max_tokens, max_ragged_tokens: max_tokens });
+        assert_eq!(needed(1000), backend.footprint.bytes(1000, 1000));
+        let most = needed(i32::MAX as usize);
+        assert!((MAX_RESERVED / 2..=MAX_RESERVED).contains(&most), "{most}");
+        memory_budget::LEFT.set(Some(100_000_000));
+        assert_eq!(backend.free_bytes(), Some(100_000_000));
+        let mut reserve = |max_tokens| backend.reserve(BatchLimits { max_tokens, max_ragged_tokens: max_tokens });
+        reserve(1000).unwrap();
+        let refused = reserve(1_000_000).unwrap_err().to_string();
+        assert!(refused.contains("this process may have 100000000 more; a smaller --max-batch-tokens"), "{refused}");
+        memory_budget::LEFT.set(None);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, SubModelMap, TooLarge,
-    YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, SubModelMap, YieldPoint,
 };
 use std::time::{Duration, Instant};
 
@@ -46,8 +45,8 @@ impl Backend for RoutedBackend {
         self.sub_models.iter().map(|sub_model| sub_model.needed_bytes(limits)).sum()
     }
 
-    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
-        self.sub_models.iter().try_for_each(|sub_model| sub_model.check_limits(limits, others))
+    fn free_bytes(&self) -> Option<usize> {
+        self.sub_models.first().free_bytes()
     }
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {

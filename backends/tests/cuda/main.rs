@@ -315,17 +315,14 @@ fn off_ragged_and_compact_agree_with_the_cpu() {
 }
 
 #[test]
-fn a_batch_that_does_not_fit_is_refused_with_the_largest_that_does() {
+fn a_batch_that_does_not_fit_needs_more_than_is_free() {
     if no_gpu() {
         return;
     }
     let model = load(&on_gpu(fixture("qwen3-tiny"), Dtype::Bfloat16));
-    let limits = |max_tokens| BatchLimits { max_tokens, max_ragged_tokens: max_tokens };
-    model.backend.check_limits(limits(1024), 0).unwrap();
-    let refused = model.backend.check_limits(limits(i32::MAX as usize), 0).unwrap_err();
-    assert!(refused.largest_max_tokens > 1024 && refused.needed_bytes > refused.free_bytes, "{refused:?}");
-    // The other tests take memory meanwhile.
-    model.backend.check_limits(limits(refused.largest_max_tokens / 10 * 9), 0).unwrap();
+    let needed = |max_tokens| model.backend.needed_bytes(BatchLimits { max_tokens, max_ragged_tokens: max_tokens });
+    let free = model.backend.free_bytes().unwrap();
+    assert!(needed(1024) <= free && free < needed(i32::MAX as usize), "{free}");
 }
 
 /// Buffers that grow from batch to batch: what was queued on the old memory must be done before it is given back.

@@ -95,20 +95,15 @@ impl Engine {
         let mut info = model.backend.info().clone();
         config.check()?;
         check_model(&info, model.tokenizers.len())?;
-        let batch_limits =
-            BatchLimits { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() };
         let interrupting = model.interrupting.is_some().then(|| interrupt_policy(&model, &config));
-        let of_others = model.interrupting.iter().zip(&interrupting).map(|(others, policy)| {
-            others.due.needed_bytes(policy.due).saturating_add(others.urgent.needed_bytes(policy.urgent))
-        });
-        check_memory(&*model.backend, batch_limits, of_others.sum())?;
+        check_memory(&model, &config)?;
         let longest = check_input_length(&config, info.longest_input())?;
         if longest > config.max_batch_tokens {
-            tracing::warn!(
-                max_input_length = longest,
-                max_batch_tokens = config.max_batch_tokens,
-                "inputs are limited to what fits a batch"
+            let warning = format!(
+                "inputs are limited to {} tokens by --max-batch-tokens, although the model takes {longest}",
+                config.max_batch_tokens
             );
+            Arc::make_mut(&mut info.capabilities).warnings.push(warning);
         }
         info.limit_inputs(longest.min(config.max_batch_tokens));
         let encoders = encoders(model.tokenizers, &info, &config)?;
@@ -136,7 +131,7 @@ impl Engine {
         };
         let warm_up = WarmUp {
             tokens: config.warmup_tokens,
-            limits: batch_limits,
+            limits: config.batch_limits(),
             interrupting: pipeline_config.interrupting,
             compaction: pipeline_config.compaction,
         };

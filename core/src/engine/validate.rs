@@ -1,6 +1,8 @@
 //! Checks of a request's counts and of the model; errors name what is out of range.
 
-use crate::backend::{Backend, BatchLimits, ModelInfo, TooLarge};
+use super::interrupt_policy;
+use super::loaded_model::LoadedModel;
+use crate::backend::{Interrupting, ModelBackend, ModelInfo, Replica};
 use crate::config::{EngineConfig, InvalidSetting};
 use crate::error::Error;
 use crate::request::{Input, Place, ScoreRequest};
@@ -88,22 +90,51 @@ pub(crate) fn check_input_length(config: &EngineConfig, of_model: usize) -> Resu
     }
 }
 
-/// Checks the device memory of the largest batch; further backends need `others` bytes.
-pub(crate) fn check_memory(backend: &dyn Backend, limits: BatchLimits, others: usize) -> Result<(), InvalidSetting> {
-    let Err(TooLarge { largest_max_tokens, needed_bytes, free_bytes }) = backend.check_limits(limits, others) else {
+/// Checks the memory of the largest batches of all backends.
+pub(crate) fn check_memory(model: &LoadedModel, config: &EngineConfig) -> Result<(), InvalidSetting> {
+    let Some(free) = model.backend.free_bytes() else { return Ok(()) };
+    let needed = |max_batch_tokens| needed_bytes(model, &EngineConfig { max_batch_tokens, ..config.clone() });
+    let all = needed(config.max_batch_tokens);
+    tracing::info!(free_mib = free >> 20, needed_mib = all >> 20, "memory for a batch");
+    if all <= free {
         return Ok(());
+    }
+    // The next start may have a little less.
+    let hint = match largest(config.max_batch_tokens, |tokens| needed(tokens) <= free / 16 * 15) {
+        tokens if tokens < config.radix_mlp_pad => "no batch fits".to_owned(),
+        tokens => format!("{} fits", tokens - tokens % config.radix_mlp_pad),
     };
     let problem = format!(
-        "is {}, which needs {} MiB of device memory in addition to the model, and {} MiB are free; {}",
-        limits.max_tokens,
-        needed_bytes >> 20,
-        free_bytes >> 20,
-        match largest_max_tokens {
-            0 => "no batch fits".to_owned(),
-            largest => format!("the largest that fits is {largest}"),
-        }
+        "is {}, which needs {} MiB of memory in addition to the model, and {} MiB are free; {hint}",
+        config.max_batch_tokens,
+        all.div_ceil(1 << 20),
+        free >> 20,
     );
     Err(InvalidSetting { setting: "max_batch_tokens", problem })
+}
+
+/// Largest number from 1 to `limit` that fits; 0 if none does.
+fn largest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, limit);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+/// Bytes that all backends reserve for their largest batches.
+fn needed_bytes(model: &LoadedModel, config: &EngineConfig) -> usize {
+    let interrupting = interrupt_policy(model, config);
+    let of_replica = |backend: &ModelBackend, others: Option<&Interrupting>| {
+        let of_others = others.map_or(0, |Interrupting { due, urgent }| {
+            due.needed_bytes(interrupting.due).saturating_add(urgent.needed_bytes(interrupting.urgent))
+        });
+        backend.needed_bytes(config.batch_limits()).saturating_add(of_others)
+    };
+    let of_further = |replica: &Replica| of_replica(&replica.backend, replica.interrupting.as_ref());
+    let first = of_replica(&model.backend, model.interrupting.as_ref());
+    model.replicas.iter().map(of_further).fold(first, usize::saturating_add)
 }
 
 /// Checks for a vocabulary, possible answers, and a tokenizer for each sub-model.

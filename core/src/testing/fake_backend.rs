@@ -1,6 +1,6 @@
 //! Fake backend that tests control.
 
-use crate::backend::{Backend, Batch, ModelInfo, PrefixBackend};
+use crate::backend::{Backend, Batch, BatchLimits, ModelInfo, PrefixBackend};
 use crate::capabilities::Capabilities;
 use crate::error::BackendError;
 use crate::outputs::{Output, OutputKind, Outputs, Spec, Values};
@@ -43,6 +43,8 @@ pub struct FakeBackend {
     info: ModelInfo,
     values: fn(&[u32], usize) -> Vec<f32>,
     script: Script,
+    /// Free bytes, and bytes for each token of the largest batch.
+    memory: Option<(usize, usize)>,
 }
 
 /// A batch that a controlled backend has taken.
@@ -92,7 +94,7 @@ impl FakeBackend {
         info: ModelInfo,
         script: impl FnMut(&Batch, Option<&RadixPlan>, &mut dyn YieldPoint) -> Result<Fate, BackendError> + Send + 'static,
     ) -> Self {
-        Self { info, values: fake_values, script: Box::new(script) }
+        Self { info, values: fake_values, script: Box::new(script), memory: None }
     }
 
     /// A backend whose passes reach so many yield points.
@@ -123,6 +125,12 @@ impl FakeBackend {
     #[must_use]
     pub fn with_values(self, values: fn(&[u32], usize) -> Vec<f32>) -> Self {
         Self { values, ..self }
+    }
+
+    /// The backend with so many bytes left, each token of whose batches needs `per_token`.
+    #[must_use]
+    pub fn with_memory(self, free: usize, per_token: usize) -> Self {
+        Self { memory: Some((free, per_token)), ..self }
     }
 
     fn run(
@@ -159,6 +167,14 @@ impl FakeBackend {
 impl Backend for FakeBackend {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn needed_bytes(&self, limits: BatchLimits) -> usize {
+        self.memory.map_or(0, |(_, per_token)| limits.max_tokens.saturating_mul(per_token))
+    }
+
+    fn free_bytes(&self) -> Option<usize> {
+        self.memory.map(|(free, _)| free)
     }
 
     fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {

@@ -4,7 +4,7 @@ use crate::faults::{Fault, Faults};
 use crate::freeze::freeze;
 use crate::source::Source;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, TooLarge, YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, YieldPoint,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -54,8 +54,8 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
         self.inner.needed_bytes(limits)
     }
 
-    fn check_limits(&self, limits: BatchLimits, others: usize) -> Result<(), TooLarge> {
-        self.inner.check_limits(limits, others)
+    fn free_bytes(&self) -> Option<usize> {
+        self.inner.free_bytes()
     }
 
     fn reserve(&mut self, limits: BatchLimits) -> Result<(), BackendError> {

@@ -2,6 +2,7 @@
 
 mod answers;
 mod folding;
+mod memory;
 mod operation;
 mod shared_quotas;
 mod sub_models;

@@ -181,7 +181,9 @@ async fn the_first_bad_input_is_named_and_the_good_ones_are_not_run() {
 #[tokio::test]
 async fn inputs_never_exceed_a_batch() {
     let engine = engine(embedder(), EngineConfig { max_batch_tokens: 8, ..config() });
-    assert_eq!(engine.info().capabilities.max_input_length, 8);
+    let Capabilities { max_input_length, warnings, .. } = &*engine.info().capabilities;
+    assert_eq!(*max_input_length, 8);
+    assert_eq!(warnings[..], ["inputs are limited to 8 tokens by --max-batch-tokens, although the model takes 500"]);
     let error = engine.embed(vec![list(&[1; 9])], raw()).await.unwrap_err();
     assert!(
         error.to_string().contains(
