@@ -1,7 +1,7 @@
 //! Settings of the engine, from the flags.
 
 use super::error::ConfigError;
-use crate::cli::args::BatchingArgs;
+use crate::cli::args::{BatchingArgs, InputLength};
 use crate::state::SharePrefixes;
 use prefold_core::EngineConfig;
 
@@ -16,7 +16,7 @@ pub(super) fn engine_config(args: BatchingArgs, share_prefixes: SharePrefixes) -
         max_batch_ragged_tokens: args.max_batch_ragged_tokens,
         max_batch_requests: args.max_batch_requests,
         max_batch_ms: args.max_batch_ms,
-        max_input_length: args.max_input_length,
+        max_input_length: args.max_input_length.and_then(|InputLength(tokens)| tokens),
         max_queued_tokens: args.max_queued_tokens,
         max_queued_inputs: args.max_queued_inputs,
         max_client_batch_size: args.max_client_batch_size,

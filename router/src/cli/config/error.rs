@@ -11,6 +11,8 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("`--model-id {0}`: there is no such file or directory")]
     NoSuchPath(String),
+    #[error("`--model-id {0}`: {1}")]
+    Path(String, std::io::Error),
     #[error("`--model-id {given}` is a URL; give the model's id, `{id}`")]
     Url { given: String, id: String },
     #[error(

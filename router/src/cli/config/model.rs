@@ -6,14 +6,14 @@ use crate::cli::args::{FilesArgs, LoadArgs, SourceArgs};
 use crate::cli::builtin;
 use prefold_backends::{DefaultPrompt, Dtype, HubModel, LoadOptions, ModelSource, check_options};
 use prefold_core::RerankRecipe;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The model's id and source. `show_progress` draws a progress bar of the download if standard error is a terminal.
 pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(String, ModelSource), ConfigError> {
     let Some(id) = &args.model_id else { return builtin_model(args.revision.is_some()) };
-    if Path::new(id).exists() {
+    if exists(id)? {
         if args.revision.is_some() {
             return Err(ConfigError::RevisionOfPath(id.clone()));
         }
@@ -32,6 +32,25 @@ pub(crate) fn model_source(args: &SourceArgs, show_progress: bool) -> Result<(St
         return Err(ConfigError::NotAModel(id.clone()));
     }
     Ok((id.clone(), ModelSource::Hub(hub_model(args, id, show_progress))))
+}
+
+/// True for a path of a file or folder.
+///
+/// # Errors
+/// A folder of the path may not be read. A hub id is no path, unless its first word is a folder here.
+fn exists(id: &str) -> Result<bool, ConfigError> {
+    let path = Path::new(id);
+    match path.try_exists() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            let starts_here = || path.components().next().is_some_and(|first| Path::new(&first).exists());
+            if looks_like_a_path(id) || starts_here() {
+                Err(ConfigError::Path(id.to_owned(), error))
+            } else {
+                Ok(false)
+            }
+        }
+        exists => Ok(exists.unwrap_or(false)),
+    }
 }
 
 /// A repository on the hub, with the access that the flags give.
