@@ -64,6 +64,10 @@ impl Cache {
     pub(super) fn remember(&self, revision: &str, commit: &str) {
         let repository = self.repository();
         let file = repository.join("refs").join(revision);
+        // The cache may be read-only.
+        if fs::read_to_string(&file).is_ok_and(|noted| noted.trim() == commit) {
+            return;
+        }
         let parent = file.parent().unwrap_or(&repository);
         // Renamed into place, so that a full disk or a crash leaves the old commit.
         let written = parent.join(format!(".{}", std::process::id()));
@@ -187,6 +191,12 @@ mod tests {
             cache.remember("main", noted);
             let expected = is_found.then(|| cache.snapshot(folder));
             assert_eq!(cache.remembered("main"), expected, "{noted}");
+        }
+        let main = cache.repository().join("refs/main");
+        for (noted, is_written) in [(commit.as_str(), false), ("1".repeat(40).as_str(), true)] {
+            fs::write(&main, format!("{commit}\n")).unwrap();
+            cache.remember("main", noted);
+            assert_eq!(fs::read_to_string(&main).unwrap() == noted, is_written, "{noted}");
         }
         assert_eq!(cache.remembered(&commit), Some(cache.snapshot(&commit)));
         assert_eq!(cache.remembered(&"1".repeat(40)), None);
