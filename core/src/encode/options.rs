@@ -211,7 +211,7 @@ impl ResolvedOptions {
     /// text, if it has its own.
     ///
     /// # Errors
-    /// As [`check_truncation`](Self::check_truncation) and [`check_room`](Self::check_room).
+    /// As [`check_fixed`](Self::check_fixed), [`check_truncation`](Self::check_truncation) and [`check_room`](Self::check_room).
     pub(super) fn kept(
         &self,
         (first, second): (usize, Option<usize>),
@@ -227,6 +227,9 @@ impl ResolvedOptions {
         let len = lens[0] + lens[1] + added;
         if len <= self.max_tokens {
             return Ok((lens, lens != [first, second.unwrap_or(0)]));
+        }
+        if lens != [0, 0] {
+            self.check_fixed(added)?;
         }
         if is_pair && (self.cuts_documents_only || first_place.is_some() && !self.truncate) {
             self.check_room(lens[0] + added, first_place, place)?;
@@ -253,6 +256,19 @@ impl ResolvedOptions {
             TruncationDirection::Right => ids.truncate(ids.len() - excess),
             TruncationDirection::Left => drop(ids.drain(kept..kept + excess)),
         }
+    }
+
+    /// Checks a limit that the request sets against the tokens around its texts.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] if there is no room for any text.
+    pub(super) fn check_fixed(&self, fixed: usize) -> Result<(), Error> {
+        if self.cuts_documents_only && fixed >= self.max_tokens {
+            let problem =
+                format!("is {}, and the tokens around the text are {fixed}; send a higher limit", self.max_tokens);
+            return Err(Error::invalid("truncate_prompt_tokens", problem));
+        }
+        Ok(())
     }
 
     /// # Errors

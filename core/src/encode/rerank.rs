@@ -45,9 +45,15 @@ impl Encoder {
         };
         let query_place = query.place().unwrap_or(place);
         let instruction_place = Place { field: "instruction", index: None };
+        // The limit itself is at fault if it leaves no room for the shortest query.
+        let or_limit = |error| {
+            let shortest = template.head(&self.tokenizer, instruction.clone(), "".into());
+            let fixed = shortest.map_or(0, |head| head.input_ids.len() + template.after.len());
+            options.check_fixed(fixed).err().unwrap_or(error)
+        };
         for (place, text) in [(query_place, Some(&*query)), (instruction_place, instruction.as_deref())] {
             if text.is_some_and(|text| self.bound.exceeds(text, options.max_tokens)) {
-                return Err(options.too_long(place, "has more tokens than fit"));
+                return Err(or_limit(options.too_long(place, "has more tokens than fit")));
             }
         }
         let limit = options.document_limit(place);
@@ -88,7 +94,7 @@ impl Encoder {
             let is_document = |&(_, end): &(usize, usize)| end > head.rest.len();
             let fixed = rest.get_offsets().iter().position(is_document).unwrap_or(rest.len());
             let kept = head.input_ids.len() + fixed;
-            let room = options.room(ids.len(), kept, after, is_part, (query_place, place))?;
+            let room = options.room(ids.len(), kept, after, is_part, (query_place, place)).map_err(or_limit)?;
             is_truncated |= room < ids.len();
             options.cut(&mut ids, kept, room);
         }

@@ -28,9 +28,10 @@ pub(crate) const ALIASES: [Row; 18] = [
 ];
 
 /// The engine's names of fields that have another name in every request.
-const OF_ENGINE: [Row; 3] = [
+const OF_ENGINE: [Row; 4] = [
     ("CohereDetokenizeBody", "ids", &["tokens"]),
     ("CohereEmbedBody", "dimensions", &["output_dimension"]),
+    ("CohereEmbedBody", "truncate_prompt_tokens", &["max_tokens"]),
     ("DetokenizeBody", "ids", &["tokens"]),
 ];
 

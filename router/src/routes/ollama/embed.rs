@@ -138,7 +138,10 @@ fn encode_options(
     let encode = fields.for_field(field, call)?;
     match options.and_then(|options| options.max_tokens(limit)) {
         None => Ok(encode),
-        max_tokens => Ok(EncodeOptions { max_tokens, truncate: encode.truncate.or(Some(auto_truncate)), ..encode }),
+        max_tokens => {
+            call.sent.rename("truncate_prompt_tokens", "num_ctx");
+            Ok(EncodeOptions { max_tokens, truncate: encode.truncate.or(Some(auto_truncate)), ..encode })
+        }
     }
 }
 

@@ -87,6 +87,9 @@ async fn long_texts_are_cut_where_the_request_says() {
     assert_eq!(tokens(&embed(json!({ "max_tokens": 100_000 })).await), 256, "more than the model takes");
     let short = post(&app, "/v2/embed", json!({ "texts": ["red fox"], "truncate": "NONE", "max_tokens": 2 })).await;
     assert!(short.status == 400 && short.body.contains("the limit is 2"), "{}", short.body);
+    let none = post(&app, "/v2/embed", json!({ "texts": ["red fox"], "max_tokens": 1 })).await;
+    assert_eq!((none.status.as_u16(), &none.json()["error"]["code"]), (400, &Value::Null), "{}", none.body);
+    assert!(none.body.contains("`max_tokens` is 1, and the tokens around the text are 1"), "{}", none.body);
     let left = ask(&app, "/v2/embed", json!({ "texts": [long], "truncate": "START", "max_tokens": 5 })).await;
     let right = ask(&app, "/v2/embed", json!({ "texts": [long], "truncate": "END", "max_tokens": 5 })).await;
     assert_ne!(left["embeddings"], right["embeddings"]);
@@ -120,7 +123,7 @@ async fn what_is_not_served_is_refused_by_name() {
         (json!({ "inputs": [{ "content": [] }] }), "`inputs` is an empty text"),
         (json!({ "texts": "a" }), "`texts`"),
         (json!({ "images": ["data:"] }), "`images`: not supported"),
-        (json!({ "inputs": image }), "`inputs[0].content[0].type`: unknown value `image_url`"),
+        (json!({ "inputs": image }), "`inputs[0].content[0].type`: must be `text`: images are not supported"),
         (json!({ "texts": ["a"], "input_type": "image" }), "`input_type`"),
         (json!({ "texts": ["a"], "embedding_types": ["float", "int4"] }), "`embedding_types[1]`: unknown value `int4`"),
         (json!({ "texts": ["a"], "embedding_types": "float" }), "`embedding_types`"),

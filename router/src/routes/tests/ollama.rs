@@ -58,6 +58,8 @@ async fn a_context_truncates_or_refuses() {
     let cut = post(&app, "/api/embed", ask_of(json!({ "num_ctx": 9, "temperature": 0.5, "stop": null }))).await;
     assert_eq!((cut.status.as_u16(), tokens(&cut.json())), (200, 9), "{}", cut.body);
     assert_eq!(cut.headers["x-ignored-fields"], "options.temperature");
+    let none = post(&app, "/api/embed", json!({ "input": "red fox", "options": { "num_ctx": 1 } })).await;
+    assert!(none.status == 400 && none.body.contains("{\"error\":\"`num_ctx` is 1, and the tokens"), "{}", none.body);
     let refused = json!({ "input": long, "options": { "num_ctx": 9 }, "truncate": false });
     let refused = post(&app, "/api/embed", refused).await;
     let message = refused.json()["error"].as_str().unwrap().to_owned();
