@@ -5,12 +5,13 @@
 use crate::checkpoint::{Inspection, joined};
 use crate::error::LoadError;
 use crate::formats::Weights;
+use crate::model::footprint::reserved_bytes;
 use crate::model::memory;
 use crate::ops::Target;
 use crate::options::LoadOptions;
 use crate::source::ModelFiles;
 use crate::source::licence::Licence;
-use prefold_core::{Capabilities, shown};
+use prefold_core::{Capabilities, EngineConfig, shown};
 use prefold_kernels::Dtype;
 
 /// The result of [`check_model`].
@@ -63,6 +64,8 @@ pub struct Memory {
     pub weights_bytes: u64,
     /// Additional bytes of the buffers for the longest input.
     pub longest_input_bytes: u64,
+    /// Bytes of the buffers that a start allocates, for batches of the default `--max-batch-tokens`.
+    pub default_batch_bytes: u64,
 }
 
 /// The limits of a check that finds configuration alone.
@@ -132,10 +135,15 @@ fn memory_of(sub_models: &[Inspection]) -> Vec<Memory> {
     let memory = |dtype| {
         let longest = |it: &Inspection| it.capabilities.max_input_length;
         let of_input = |it: &Inspection| memory::of_inputs(&it.config, &Target::cpu(dtype)).bytes(longest(it));
+        let of_batches = |it: &Inspection| {
+            let defaults = EngineConfig::default();
+            reserved_bytes(&it.config, dtype, longest(it), &defaults, sub_models.len()) as u64
+        };
         Memory {
             dtype,
             weights_bytes: distinct.iter().map(|it| memory::weights(&it.config, dtype, longest(it))).sum(),
             longest_input_bytes: sub_models.iter().map(of_input).max().unwrap_or(0),
+            default_batch_bytes: sub_models.iter().map(of_batches).sum(),
         }
     };
     dtypes.map(memory).collect()

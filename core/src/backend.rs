@@ -1,6 +1,7 @@
 //! Contract between the engine and the backend that runs the model.
 
 use crate::capabilities::Capabilities;
+use crate::config::EngineConfig;
 use crate::error::BackendError;
 use crate::non_empty::NonEmpty;
 use crate::outputs::{Output, Outputs, Rows};
@@ -183,6 +184,22 @@ pub struct BatchLimits {
     pub max_ragged_tokens: usize,
 }
 
+impl BatchLimits {
+    /// Limits of the largest batch.
+    pub fn of(config: &EngineConfig) -> Self {
+        Self { max_tokens: config.max_batch_tokens, max_ragged_tokens: config.ragged_tokens_limit() }
+    }
+
+    /// Limits of due and of urgent batches, which interrupt others, with the same ratio of tokens to rows as the largest batch.
+    pub fn interrupting(config: &EngineConfig) -> [Self; 2] {
+        let ratio = config.ragged_tokens_limit() / config.max_batch_tokens;
+        [EngineConfig::MAX_DUE_TOKENS, EngineConfig::MAX_URGENT_TOKENS].map(|limit| {
+            let max_tokens = limit.min(config.max_batch_tokens);
+            Self { max_tokens, max_ragged_tokens: max_tokens.saturating_mul(ratio) }
+        })
+    }
+}
+
 /// Sequences of a forward pass.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
@@ -281,6 +298,8 @@ impl SubModelMap {
 /// without a task.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
+    /// Commit of a model on the hub.
+    pub commit: Option<String>,
     /// Family name as in `config.json`, for example `qwen3`.
     pub model_type: String,
     /// The answers that the model can give.

@@ -1,6 +1,5 @@
 //! Configuration of the engine.
 
-use crate::backend::BatchLimits;
 use crate::error::Error;
 use crate::request::ForeignIds;
 use std::time::Duration;
@@ -123,11 +122,6 @@ impl EngineConfig {
     pub fn ragged_tokens_limit(&self) -> usize {
         let default = self.max_batch_tokens.saturating_mul(Self::RAGGED_TOKENS_FACTOR).min(i32::MAX as usize);
         self.max_batch_ragged_tokens.unwrap_or(default)
-    }
-
-    /// Limits of the largest batch.
-    pub(crate) fn batch_limits(&self) -> BatchLimits {
-        BatchLimits { max_tokens: self.max_batch_tokens, max_ragged_tokens: self.ragged_tokens_limit() }
     }
 
     /// Checks the settings, each alone and all together, as far as possible without the model.

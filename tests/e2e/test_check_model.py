@@ -25,6 +25,8 @@ def test_a_model_that_runs(tmp_path):
     weights = {dtype: memory["weights_bytes"] for dtype, memory in found["memory"].items()}
     assert weights["float32"] > weights["bfloat16"] > weights["int8"] > found["parameters"]
     status, text, _ = check(tmp_path, "--model-id", FIXTURES / "embeddinggemma-tiny")
+    batches = max(memory["default_batch_bytes"] for memory in found["memory"].values())
+    assert f"batches     {-(-batches // 2**20)} MiB at a start, with --max-batch-tokens 16384" in text, text
     assert status == 0 and "embeddinggemma-tiny runs\n" in text and "embeddings  of 32 values, pooling mean" in text
 
 

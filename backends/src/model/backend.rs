@@ -1,7 +1,7 @@
 //! The engine's [`Backend`]: a transformer with its head.
 
 use super::attention::qkv_layout;
-use super::footprint::Footprint;
+use super::footprint::{Footprint, MAX_RESERVED, Reservation, part_rows};
 use super::head::Head;
 use super::layout::LayoutBuilder;
 use super::memory;
@@ -22,15 +22,6 @@ use prefold_core::{
 };
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
-
-/// Rows of a part of a batch on a CPU. Each part reads the weights once, which takes a hundredth of its time, and its states stay in the
-/// caches of the cores.
-const PART_ROWS: usize = 512;
-
-/// Maximum bytes reserved on a CPU by all replicas and their interrupting backends together. The reservation is compared with the limits on
-/// the process but not with the machine's memory, so a huge limit on batches must not end the server at its start; buffers of larger batches
-/// grow on demand.
-pub(super) const MAX_RESERVED: usize = 4 << 30;
 
 /// A model on one device.
 #[derive(Debug)]
@@ -124,7 +115,7 @@ impl TransformerBackend {
 
     /// Packs the checkpoint's weights for a device.
     fn load_on(checkpoint: &Checkpoint, options: &LoadOptions, target: Target) -> Result<Self, LoadError> {
-        let Checkpoint { config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
+        let Checkpoint { commit, config, weights, token_types, unpooled, capabilities, head, .. } = checkpoint;
         let head = Head::load(config, weights, head)?;
         if let Some(feature) = without_kernel(config, &head).filter(|_| !target.is_cpu()) {
             let problem = format!("{feature} run on the CPU only: use --device cpu");
@@ -166,6 +157,7 @@ impl TransformerBackend {
             head: Arc::new(head),
             footprint: Footprint::new(config, &target, options.attention),
             info: ModelInfo {
+                commit: commit.clone(),
                 model_type: config.model_type.clone(),
                 capabilities,
                 sub_models: NonEmpty::one(limits),
@@ -235,18 +227,21 @@ impl TransformerBackend {
 
     /// Maximum rows that go through the model together if its sequences share nothing; `None` on a GPU, which takes all.
     fn part_rows(&self) -> Option<usize> {
-        (self.layouts.mask == MaskConfig::Full && self.target.is_cpu()).then_some(PART_ROWS)
+        part_rows(self.layouts.mask).filter(|_| self.target.is_cpu())
     }
 
     /// Computed rows and ragged tokens that memory is reserved for.
-    fn reserved_rows(&self, BatchLimits { max_tokens, max_ragged_tokens }: BatchLimits) -> (usize, usize) {
-        if !self.target.is_cpu() {
-            return (max_tokens, max_ragged_tokens);
+    fn reserved_rows(&self, limits: BatchLimits) -> (usize, usize) {
+        if self.target.is_cpu() {
+            self.reservation().rows(limits)
+        } else {
+            (limits.max_tokens, limits.max_ragged_tokens)
         }
-        let rows = self.footprint.largest(self.max_reserved, max_tokens, max_ragged_tokens);
-        let longest = self.info.capabilities.max_input_length;
-        let rows = self.part_rows().map_or(rows, |part| rows.min(part.max(longest)));
-        (rows, (max_ragged_tokens as u128 * rows as u128 / max_tokens.max(1) as u128) as usize)
+    }
+
+    fn reservation(&self) -> Reservation {
+        let most_rows = self.part_rows().map(|part| part.max(self.info.capabilities.max_input_length));
+        Reservation { footprint: self.footprint, max_bytes: self.max_reserved, most_rows }
     }
 
     fn forward_parts(

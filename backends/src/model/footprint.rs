@@ -1,9 +1,11 @@
 //! Estimate of the memory of a forward pass, without the weights.
 
 use super::buffers::RowBytes;
-use crate::config::TransformerConfig;
+use crate::config::{MaskConfig, TransformerConfig};
 use crate::ops::Target;
 use crate::options::AttentionMode;
+use prefold_core::{BatchLimits, EngineConfig};
+use prefold_kernels::Dtype;
 
 /// Additional bytes on a GPU for workspaces of libraries, the driver and the rounding of allocations.
 const RESERVE: usize = 512 << 20;
@@ -13,6 +15,61 @@ const RESERVE_OF_STREAM: usize = 16 << 20;
 
 /// Upper bound on the bytes of the indices of a computed row, and of a row in ragged space.
 const INDEX_BYTES: usize = 64;
+
+/// Rows of a part of a batch on a CPU. Each part reads the weights once, which takes a hundredth of its time, and its states stay in the
+/// caches of the cores.
+const PART_ROWS: usize = 512;
+
+/// Maximum bytes reserved on a CPU by all replicas and their interrupting backends together. The reservation is compared with the limits on
+/// the process but not with the machine's memory, so a huge limit on batches must not end the server at its start; buffers of larger batches
+/// grow on demand.
+pub(super) const MAX_RESERVED: usize = 4 << 30;
+
+/// Divisors of that for a backend and the two that interrupt it: interrupting batches are small, so half is for the others.
+pub(super) const SHARES: [usize; 3] = [2, 4, 4];
+
+/// Maximum rows that go through a model together on a CPU if its sequences share nothing; `None` for all.
+pub(super) fn part_rows(mask: MaskConfig) -> Option<usize> {
+    (mask == MaskConfig::Full).then_some(PART_ROWS)
+}
+
+/// Memory that a backend reserves on a CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reservation {
+    pub(super) footprint: Footprint,
+    pub(super) max_bytes: usize,
+    /// Maximum rows that go through the model together.
+    pub(super) most_rows: Option<usize>,
+}
+
+impl Reservation {
+    /// Computed rows and ragged tokens that memory is reserved for.
+    pub(super) fn rows(&self, BatchLimits { max_tokens, max_ragged_tokens }: BatchLimits) -> (usize, usize) {
+        let rows = self.footprint.largest(self.max_bytes, max_tokens, max_ragged_tokens);
+        let rows = self.most_rows.map_or(rows, |most| rows.min(most));
+        (rows, (max_ragged_tokens as u128 * rows as u128 / max_tokens.max(1) as u128) as usize)
+    }
+}
+
+/// Bytes that the backends of a sub-model reserve on a CPU for batches of these limits, without replicas, and of `sub_models` sub-models.
+pub(crate) fn reserved_bytes(
+    config: &TransformerConfig,
+    dtype: Dtype,
+    longest_input: usize,
+    engine: &EngineConfig,
+    sub_models: usize,
+) -> usize {
+    let footprint = Footprint::new(config, &Target::cpu(dtype), AttentionMode::Compact);
+    let most_rows = part_rows(config.attention.mask).map(|part| part.max(longest_input));
+    let [due, urgent] = BatchLimits::interrupting(engine);
+    let backends = SHARES.into_iter().zip([BatchLimits::of(engine), due, urgent]);
+    let of_backend = |(share, limits)| {
+        let (rows, ragged) =
+            Reservation { footprint, max_bytes: MAX_RESERVED / share / sub_models, most_rows }.rows(limits);
+        footprint.bytes(rows, ragged)
+    };
+    backends.map(of_backend).sum()
+}
 
 /// Bytes of a forward pass by the kind of row. The worst case counts: a batch whose answers need the final state of every
 /// token, after a batch of many short inputs.
@@ -74,10 +131,10 @@ impl Footprint {
 mod tests {
     use super::*;
     use crate::config::{
-        AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, MaskConfig, NormConfig, NormKind,
-        NormPlacement, PositionsConfig, RopeConfig, RopeScaling, names,
+        AttentionConfig, DECODER_HEAD, EmbeddingsConfig, FeedForwardConfig, NormConfig, NormKind, NormPlacement,
+        PositionsConfig, RopeConfig, RopeScaling, names,
     };
-    use prefold_kernels::{Activation, Dtype};
+    use prefold_kernels::Activation;
 
     /// Qwen3-8B in bfloat16 on a GPU, by hand.
     fn qwen3_8b(mode: AttentionMode) -> Footprint {

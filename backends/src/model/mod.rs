@@ -8,7 +8,7 @@ mod convolution;
 mod distances;
 mod experts;
 mod feed_forward;
-mod footprint;
+pub(crate) mod footprint;
 mod head;
 mod head_layers;
 mod layout;

@@ -1,7 +1,7 @@
 //! Backends over the same weights: replicas, their interrupting backends, and backends in other modes.
 
-use super::backend::{MAX_RESERVED, TransformerBackend, attention_name};
-use super::footprint::Footprint;
+use super::backend::{TransformerBackend, attention_name};
+use super::footprint::{Footprint, MAX_RESERVED, SHARES};
 use super::layout::LayoutBuilder;
 use crate::error::LoadError;
 use crate::ops::{Priority, Target};
@@ -28,15 +28,15 @@ impl TransformerBackend {
         let mode = self.layouts.mode;
         let targets = [self.target.with_priority(Priority::Middle)?, self.target.with_priority(Priority::Highest)?];
         let with_interrupting = |&team: &Option<_>| {
-            // Interrupting batches are small: half of the memory is for the others.
             let replica = |target, share| self.replica(mode, target, team, share * teams.len());
             // candle-flash-attn uses one stream.
             if cfg!(feature = "flash-attn") && !self.target.is_cpu() {
                 return Ok(WithInterrupting { backend: replica(&self.target, 1)?, interrupting: None });
             }
             let [due, urgent] = &targets;
-            let interrupting = Some([replica(due, 4)?, replica(urgent, 4)?]);
-            Ok(WithInterrupting { backend: replica(&self.target, 2)?, interrupting })
+            let [own, of_due, of_urgent] = SHARES;
+            let interrupting = Some([replica(due, of_due)?, replica(urgent, of_urgent)?]);
+            Ok(WithInterrupting { backend: replica(&self.target, own)?, interrupting })
         };
         teams.iter().map(with_interrupting).collect()
     }

@@ -3,7 +3,8 @@
 
 use crate::support::encoders::*;
 use crate::support::*;
-use prefold_backends::{Dtype, Verdict, check_model};
+use prefold_backends::{AttentionMode, Dtype, LoadOptions, Verdict, check_model};
+use prefold_core::{BatchLimits, EngineConfig};
 use std::fs;
 
 /// The remark on jina-embeddings-v5, whose published code refuses texts without a task.
@@ -20,12 +21,20 @@ fn every_fixture_runs_and_is_described() {
             _ => Verdict::Runs,
         };
         assert_eq!(check.verdict, verdict, "{name}");
-        let (found, loaded) = (check.model.unwrap(), load(&options(fixture(name))));
+        // The mode of a start without flags.
+        let start = LoadOptions { attention: AttentionMode::Compact, ..options(fixture(name)) };
+        let (found, loaded) = (check.model.unwrap(), load(&start));
         let info = loaded.backend.info();
         assert_eq!((&found.family, &found.capabilities), (&info.model_type, &*info.capabilities), "{name}");
         let memory = found.memory.iter().find(|it| it.dtype.as_str() == info.dtype).unwrap();
         let longest = info.input_memory.bytes(info.capabilities.max_input_length);
         assert!(longest > 0 && memory.longest_input_bytes == longest, "{name}: {longest}");
+        let engine = EngineConfig::default();
+        let ([due, urgent], interrupting) = (BatchLimits::interrupting(&engine), loaded.interrupting.unwrap());
+        let batches = loaded.backend.needed_bytes(BatchLimits::of(&engine))
+            + interrupting.due.needed_bytes(due)
+            + interrupting.urgent.needed_bytes(urgent);
+        assert!(batches > 0 && memory.default_batch_bytes == batches as u64, "{name}: {batches}");
     }
 }
 

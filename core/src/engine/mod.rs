@@ -131,7 +131,7 @@ impl Engine {
         };
         let warm_up = WarmUp {
             tokens: config.warmup_tokens,
-            limits: config.batch_limits(),
+            limits: BatchLimits::of(&config),
             interrupting: pipeline_config.interrupting,
             compaction: pipeline_config.compaction,
         };
@@ -308,18 +308,8 @@ impl Engine {
 
 /// Limits of interrupting batches.
 fn interrupt_policy(model: &LoadedModel, config: &EngineConfig) -> InterruptPolicy {
-    InterruptPolicy {
-        replicas: 1 + model.replicas.len(),
-        due: small_batches(config, EngineConfig::MAX_DUE_TOKENS),
-        urgent: small_batches(config, EngineConfig::MAX_URGENT_TOKENS),
-    }
-}
-
-/// Limits of batches of at most `max_tokens` rows, with the same ratio of tokens to rows as the largest batch.
-fn small_batches(config: &EngineConfig, max_tokens: usize) -> BatchLimits {
-    let max_tokens = max_tokens.min(config.max_batch_tokens);
-    let ratio = config.ragged_tokens_limit() / config.max_batch_tokens;
-    BatchLimits { max_tokens, max_ragged_tokens: max_tokens.saturating_mul(ratio) }
+    let [due, urgent] = BatchLimits::interrupting(config);
+    InterruptPolicy { replicas: 1 + model.replicas.len(), due, urgent }
 }
 
 /// Encoders of the sub-models.

@@ -1,8 +1,7 @@
 //! Checks of a request's counts and of the model; errors name what is out of range.
 
-use super::interrupt_policy;
 use super::loaded_model::LoadedModel;
-use crate::backend::{Interrupting, ModelBackend, ModelInfo, Replica};
+use crate::backend::{BatchLimits, Interrupting, ModelBackend, ModelInfo, Replica};
 use crate::config::{EngineConfig, InvalidSetting};
 use crate::error::Error;
 use crate::request::{Input, Place, ScoreRequest};
@@ -125,12 +124,12 @@ fn largest(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
 
 /// Bytes that all backends reserve for their largest batches.
 fn needed_bytes(model: &LoadedModel, config: &EngineConfig) -> usize {
-    let interrupting = interrupt_policy(model, config);
+    let limits = BatchLimits::interrupting(config);
     let of_replica = |backend: &ModelBackend, others: Option<&Interrupting>| {
         let of_others = others.map_or(0, |Interrupting { due, urgent }| {
-            due.needed_bytes(interrupting.due).saturating_add(urgent.needed_bytes(interrupting.urgent))
+            due.needed_bytes(limits[0]).saturating_add(urgent.needed_bytes(limits[1]))
         });
-        backend.needed_bytes(config.batch_limits()).saturating_add(of_others)
+        backend.needed_bytes(BatchLimits::of(config)).saturating_add(of_others)
     };
     let of_further = |replica: &Replica| of_replica(&replica.backend, replica.interrupting.as_ref());
     let first = of_replica(&model.backend, model.interrupting.as_ref());

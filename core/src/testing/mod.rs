@@ -40,6 +40,7 @@ pub fn embed(dim: usize) -> Embed {
 /// Properties of a fake model.
 pub fn info(capabilities: Capabilities, max_input_length: usize) -> ModelInfo {
     ModelInfo {
+        commit: None,
         model_type: "fake".to_owned(),
         capabilities: Arc::new(Capabilities { max_input_length, ..capabilities }),
         sub_models: NonEmpty::one(TokenLimits { vocab_size: 1200, token_types: 0, max_input_length }),

@@ -4,7 +4,7 @@ use super::args::{FilesArgs, NamedSourceArgs};
 use super::config::ConfigError;
 use super::config::model::{adapter_base, files_options, model_source};
 use prefold_backends::{CheckedModel, Licence, LoadOptions, ModelCheck, Verdict, check_model};
-use prefold_core::{Capabilities, Rerank, listed};
+use prefold_core::{Capabilities, EngineConfig, Rerank, listed};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
 use std::io::Write;
@@ -72,7 +72,11 @@ fn as_json(name: &str, check: &ModelCheck) -> Value {
     let mut json = json!({"model": name, "verdict": verdict, "notes": notes, "licence": check.licence.name()});
     let (Some(object), Some(model)) = (json.as_object_mut(), &check.model) else { return json };
     let memory = model.memory.iter().map(|it| {
-        let bytes = json!({"weights_bytes": it.weights_bytes, "longest_input_bytes": it.longest_input_bytes});
+        let bytes = json!({
+            "weights_bytes": it.weights_bytes,
+            "longest_input_bytes": it.longest_input_bytes,
+            "default_batch_bytes": it.default_batch_bytes,
+        });
         (it.dtype.as_str().to_owned(), bytes)
     });
     object.extend([
@@ -158,6 +162,10 @@ fn describe(f: &mut Formatter<'_>, model: &CheckedModel) -> fmt::Result {
     match memory.iter().map(|it| it.longest_input_bytes).max() {
         Some(longest) => writeln!(f, ", with {} MiB", mib(longest))?,
         None => writeln!(f)?,
+    }
+    if let Some(batches) = memory.iter().map(|it| it.default_batch_bytes).max() {
+        let tokens = EngineConfig::default().max_batch_tokens;
+        writeln!(f, "  batches     {} MiB at a start, with --max-batch-tokens {tokens} (the default)", mib(batches))?;
     }
     let Capabilities { embed, rerank, classify, classify_tokens, .. } = capabilities;
     if let Some(embed) = embed {
