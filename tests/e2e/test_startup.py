@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import FIXTURES, PREFOLD, START_LIMIT, STOP_LIMIT, Server, eventually, run_to_end
+from harness import FIXTURES, PREFOLD, START_LIMIT, STOP_LIMIT, Server, environment, eventually, run_to_end
 from reference import BUILTIN, assert_unit
 
 
@@ -172,9 +172,10 @@ def test_variables_that_are_not_meant_for_the_server_are_none():
            "DEVICE": "gpu", "ATTENTION": "please", "SCHEDULING": "weekly", "PREFOLD_HOSTNAME": "127.0.0.1"}
     with Server("--host", "127.0.0.1", env=env) as server:
         assert server.get("/v1/models").json()["data"][0]["id"] == "prefold-mini"
-    for name in ("PORT", "PREFOLD_PORT"):
-        status, output = run_to_end("--model-id", "/no/such/model", env={name: "tcp://10.0.0.1:3000"})
-        assert status == 2 and "/no/such/model" in output, output
+    links = {name: "tcp://10.0.0.1:3000" for name in ("PREFOLD_PORT", "PROMETHEUS_PORT", "PREFOLD_PROMETHEUS_PORT")}
+    with Server(env=links) as server:
+        ignored = [line for line in server.log().splitlines() if "is a service's address" in line]
+        assert len(ignored) == 3 and all("ignored" in line for line in ignored), server.log()
 
 
 @pytest.mark.parametrize("env, args, words", [
@@ -189,6 +190,20 @@ def test_an_error_names_the_variable(env, args, words):
     status, output = run_to_end(*args, env=env)
     assert status == 2 and all(word in output for word in words), output
     assert args or "environment variable" in output and "sesame" not in output
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root without its capabilities")
+def test_a_folder_that_may_not_be_read_is_named(tmp_path):
+    model = tmp_path / "locked" / "x"
+    shutil.copytree(FIXTURES / "qwen3-tiny", model)
+    without_rights = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    for folder, id in [(model.parent, "locked/x"), (model.parent, model), (model, model)]:
+        folder.chmod(0)
+        done = subprocess.run([*without_rights, PREFOLD, "--port", "0", "--model-id", id], cwd=tmp_path, text=True,
+                              env=environment(tmp_path), capture_output=True, timeout=START_LIMIT)
+        folder.chmod(0o700)
+        output = done.stdout + done.stderr
+        assert done.returncode in (1, 2) and "Permission denied" in output and str(id) in output, output
 
 
 def test_settings_come_from_flags_then_environment_then_file(tmp_path):

@@ -28,11 +28,12 @@ auto-truncate = false
 cors-allow-origin = ["https://a.example", "https://b.example"]
 ```
 
-A flag overrides its variable, the variable overrides the file, the file overrides the default. With an unknown key or an invalid
-value the start fails; an unknown variable that begins with `PREFOLD_` is logged as a warning, since other programs may set it. In
-the file a switch is `true` or `false`, without quotes. Flags with the same meaning as in text-embeddings-inference have the same
-names. `prefold --help` lists the same flags with the prefixed variables. This page is generated from the flags
-(`UPDATE_DOCS=1 cargo test -p prefold cli::document`).
+A flag overrides its variable, the variable overrides the file, the file overrides the default. With an unknown key or an
+invalid value the start fails; an unknown variable that begins with `PREFOLD_` is logged as a warning, since other programs may
+set it. So is a variable of a port whose value is an address (`PORT=tcp://10.0.0.1:3000`), as Kubernetes sets for a service; it
+is ignored. In the file a switch is `true` or `false`, without quotes, and a name may have underscores, which the command line
+refuses. Flags with the same meaning as in text-embeddings-inference have the same names. `prefold --help` lists the same flags
+with the prefixed variables. This page is generated from the flags (`UPDATE_DOCS=1 cargo test -p prefold cli::document`).
 "#;
 
 fn page() -> String {

@@ -1,6 +1,6 @@
 //! Flags of the queue, batches and compaction.
 
-use super::values::{TokenIds, boolean, count, positive, threshold, whole};
+use super::values::{InputLength, TokenIds, boolean, count, input_length, positive, threshold, whole};
 use prefold_core::{EngineConfig, Scheduling};
 
 /// Flags of the queue, batches and compaction.
@@ -31,8 +31,8 @@ pub(crate) struct BatchingArgs {
     pub(crate) max_batch_ragged_tokens: Option<usize>,
 
     /// Maximum tokens per input. Longer inputs are truncated or refused (--auto-truncate). Default: the model's limit
-    #[arg(long, env, alias = "max-model-len", value_parser = positive)]
-    pub(crate) max_input_length: Option<usize>,
+    #[arg(long, env, alias = "max-model-len", value_parser = input_length)]
+    pub(crate) max_input_length: Option<InputLength>,
 
     /// Maximum estimated batch time in ms, excluding a shared prompt; 0 means no limit. Default: on a CPU 10000 for
     /// decoders with --scheduling prefix and 250 otherwise, on a GPU 0. Short requests interrupt long batches in any

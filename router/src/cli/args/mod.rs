@@ -13,7 +13,7 @@ use self::model::ModelArgs;
 pub(crate) use self::model::{FilesArgs, LoadArgs, NamedSourceArgs, SourceArgs};
 pub(crate) use self::server::ServerArgs;
 pub(crate) use self::telemetry::TelemetryArgs;
-pub(crate) use self::values::chosen_dtype;
+pub(crate) use self::values::{InputLength, chosen_dtype};
 
 /// Flags of serving, by heading.
 #[derive(Debug, Clone, clap::Args)]

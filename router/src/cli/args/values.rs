@@ -20,6 +20,22 @@ pub(super) fn positive(s: &str) -> Result<usize, String> {
     whole::<_, 1, { u64::MAX }>(s)
 }
 
+/// Maximum tokens of an input; `None` is the model's limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InputLength(pub(crate) Option<usize>);
+
+/// Also accepts the forms of vLLM: `auto` and -1 for the model's limit, `1k` for 1,000 and `1K` for 1,024.
+pub(super) fn input_length(s: &str) -> Result<InputLength, String> {
+    if s == "auto" || s == "-1" {
+        return Ok(InputLength(None));
+    }
+    let with_unit = |letter, unit| s.strip_suffix(letter).map(|digits| (digits, unit));
+    let (digits, unit) = with_unit('k', 1000).or_else(|| with_unit('K', 1024)).unwrap_or((s, 1));
+    let tokens = positive(digits).ok().and_then(|number| number.checked_mul(unit));
+    let problem = "must be a whole number, at least 1, also with k (1000) or K (1024), or `auto`";
+    tokens.map(|tokens| InputLength(Some(tokens))).ok_or_else(|| problem.to_owned())
+}
+
 /// A whole number.
 pub(super) fn count<T: FromStr>(s: &str) -> Result<T, String> {
     whole::<_, 0, { u64::MAX }>(s)
@@ -105,10 +121,11 @@ fn named_dtype(s: &str, more: &str) -> Result<Dtype, String> {
 /// Also accepts the names of vLLM, and the pipeline names that hosted containers use.
 pub(super) fn task(s: &str) -> Result<Task, String> {
     match s {
-        "feature-extraction" | "sentence-embeddings" | "sentence-similarity" => Ok(Task::Embed),
+        "embedding" | "feature-extraction" | "sentence-embeddings" | "sentence-similarity" => Ok(Task::Embed),
         "score" | "text-ranking" | "sentence-ranking" => Ok(Task::Rerank),
         "text-classification" => Ok(Task::Classify),
         "token-classification" | "ner" => Ok(Task::ClassifyTokens),
+        "reward" => Err("`reward` of vLLM is not a task here; docs/migrating.md says: `classify`, if the model has one score a text".to_owned()),
         _ => s.parse::<Task>().map_err(|error| error.to_string()),
     }
 }

@@ -2,6 +2,7 @@
 //! the flag, the value and the limit.
 
 use super::Config;
+use crate::cli::args::InputLength;
 use crate::cli::parsing::Cli;
 use crate::error::flag as flag_of;
 use crate::loading::StartError;
@@ -64,6 +65,7 @@ fn numeric() -> Vec<String> {
         TypeId::of::<i64>(),
         TypeId::of::<f32>(),
         TypeId::of::<f64>(),
+        TypeId::of::<InputLength>(),
     ];
     let command = Cli::command();
     let is_number = |flag: &&clap::Arg| types.iter().any(|known| flag.get_value_parser().type_id() == *known);

@@ -103,15 +103,30 @@ pub(crate) fn names(declared: &Arg) -> Vec<String> {
     std::iter::once(prefixed).chain(shared).chain(older).collect()
 }
 
-/// True if the variable is set and meant for the server. Templates set empty ones, containers set `HOSTNAME` to their own name,
-/// and Kubernetes sets `PREFOLD_PORT` to `tcp://...` for a service that is called prefold.
+/// True if the variable is set and meant for the server. Templates set empty ones, containers set `HOSTNAME` to their own name.
 fn counts(name: &str) -> bool {
     let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) else { return false };
     match name {
         "HOSTNAME" => value.to_str().is_some_and(|value| value.parse::<IpAddr>().is_ok()),
-        "PORT" | "PREFOLD_PORT" => value.to_str().is_none_or(|value| !value.contains("://")),
-        _ => true,
+        name => !is_service_link(name, &value.to_string_lossy()),
     }
+}
+
+/// True for the variable that Kubernetes sets to the address of a service, such as `PREFOLD_PORT` for one called prefold.
+fn is_service_link(name: &str, value: &str) -> bool {
+    (name == "PORT" || name.ends_with("_PORT")) && value.contains("://")
+}
+
+/// A sentence about each variable of a port that is a service's address.
+pub(super) fn service_links(command: &Command, variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    let known = all_names(command);
+    let links = variables.into_iter().filter(|(name, value)| known.contains(name) && is_service_link(name, value));
+    let sentence = |(name, _)| {
+        format!("the environment variable {name} is a service's address, as Kubernetes sets it, and is ignored")
+    };
+    let mut sentences: Vec<String> = links.map(sentence).collect();
+    sentences.sort();
+    sentences
 }
 
 /// Variables from which libraries read their numbers of threads, with the smallest valid value. They start that many
@@ -237,7 +252,7 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
     name.ends_with("_SERVICE_HOST")
         || name.ends_with("_SERVICE_PORT")
         || name.contains("_SERVICE_PORT_")
-        || name.ends_with("_PORT") && value.contains("://")
+        || is_service_link(name, value)
         || of_a_port()
 }
 

@@ -73,6 +73,7 @@ impl Cli {
         }
         let mut matches = Self::with_variables().try_get_matches_from(&arguments).map_err(|error| {
             let error = environment::name_variable(error, &mut Self::with_variables(), &arguments);
+            let error = peers::name_alias(error, &mut Self::with_variables(), &arguments);
             let error = peers::name_peer(error, &mut Self::with_variables(), &arguments);
             peers::name_separator(error, &mut Self::with_variables(), &arguments)
         })?;
@@ -106,6 +107,7 @@ impl Cli {
             return Err(Self::command().error(ErrorKind::ArgumentConflict, problem));
         }
         cli.unread_variables = environment::unknown(&Self::command(), environment::set());
+        cli.unread_variables.extend(environment::service_links(&Self::command(), environment::set()));
         if cli.serve.server.api_key.is_empty() && cli.serve.server.api_key_file.is_none() {
             cli.unread_variables.extend(environment::unread_keys(environment::set()));
         }

@@ -1,5 +1,6 @@
 //! Flags of other servers: unknown ones are named as such, and other spellings are explained.
 
+use super::messages::{sentence, without_secret};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ struct Replaced {
 /// Flags by replacement. Flags with the meaning of a prefold flag are its aliases instead.
 const REPLACED: &[Replaced] = &[
     Replaced { server: "text-embeddings-inference and Infinity", flags: &["device-id"], instead: "`--device cuda:N`" },
+    Replaced { server: "vLLM", flags: &["model"], instead: "`--model-id`, or the model without a flag" },
     Replaced {
         server: "vLLM",
         flags: &["runner", "convert"],
@@ -72,6 +74,16 @@ const REPLACED: &[Replaced] = &[
         server: "vLLM",
         flags: &["enable-ssl-refresh"],
         instead: "leave out: a certificate that changes is loaded",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &["ssl-ca-certs", "ssl-cert-reqs"],
+        instead: "a proxy in front of the server that checks client certificates, which this server does not",
+    },
+    Replaced {
+        server: "vLLM",
+        flags: &["disable-fastapi-docs"],
+        instead: "`--protect-docs`, which asks for the API key",
     },
     Replaced { server: "vLLM", flags: &["root-path", "middleware"], instead: "a proxy in front of the server" },
     Replaced {
@@ -139,15 +151,42 @@ const REPLACED: &[Replaced] = &[
 /// Other flags of `vllm serve` 0.33.0, without a counterpart here: one a line, sorted.
 const OTHER_FLAGS_OF_VLLM: &str = include_str!("flags_of_vllm.txt");
 
+/// Short flags of vLLM, and their long names.
+const SHORT_FLAGS_OF_VLLM: [(&str, &str); 3] =
+    [("-tp", "tensor-parallel-size"), ("-q", "quantization"), ("-dp", "data-parallel-size")];
+
+/// The long name of vLLM's short flag in the arguments; to clap `-tp` is several flags, of which `given` is the first.
+fn long_of_vllm(given: &str, arguments: &[OsString]) -> Option<&'static str> {
+    let is_in = |argument: &OsString, short: &str| argument.to_str().and_then(|it| it.split('=').next()) == Some(short);
+    let is_given = |short: &str| short.starts_with(given) && arguments.iter().any(|argument| is_in(argument, short));
+    let is_short = given.starts_with('-') && !given.starts_with("--");
+    SHORT_FLAGS_OF_VLLM.iter().find(|(short, _)| is_short && is_given(short)).map(|(_, long)| *long)
+}
+
+/// The error about an invalid value names the other name of the flag, under which it was given.
+pub(super) fn name_alias(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
+    let (Some(ContextValue::String(shown)), ErrorKind::ValueValidation) =
+        (error.get(ContextKind::InvalidArg), error.kind())
+    else {
+        return error;
+    };
+    command.build();
+    let Some(flag) = command.get_arguments().find(|flag| flag.to_string() == *shown) else { return error };
+    let long = |argument: &OsString| Some(argument.to_str()?.strip_prefix("--")?.split('=').next()?.to_owned());
+    let is_alias = |name: &String| flag.get_all_aliases().unwrap_or_default().contains(&name.as_str());
+    let (Some(alias), Some(name)) = (arguments.iter().filter_map(long).find(is_alias), flag.get_long()) else {
+        return error;
+    };
+    let origin = format!("--{alias} is another name of --{name}");
+    let message = without_secret(&error, command);
+    command.error(error.kind(), format!("{} ({origin})", sentence(&message)))
+}
+
 /// The error about an unknown flag names the server that it belongs to, instead of the nearest spelling.
 pub(super) fn name_peer(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
-    let is_tp = |argument: &OsString| argument.to_str().is_some_and(|it| it == "-tp" || it.starts_with("-tp="));
-    let flag = match given.as_str() {
-        // To clap `-tp` is several flags.
-        "-t" if arguments.iter().any(is_tp) => "tensor-parallel-size",
-        given => given.trim_start_matches('-').split('=').next().unwrap_or_default(),
-    };
+    let bare = || given.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let flag = long_of_vllm(given, arguments).unwrap_or_else(bare);
     let dashed = flag.replace('_', "-");
     let is_own = |arg: &clap::Arg| {
         arg.get_long_and_visible_aliases().is_some_and(|all| all.contains(&&*dashed))
@@ -176,11 +215,15 @@ fn replacement(flag: &str) -> Option<(&'static str, &'static str)> {
     named(&dashed).or_else(|| named(bare)).or_else(|| is_other().then_some(("vLLM", "leave out: no equivalent")))
 }
 
-/// The error about a word that is neither the model nor a subcommand, if it follows a flag that takes several values in
-/// vLLM.
+/// The error about a word that is neither the model nor a subcommand. It may follow a flag that takes several values in vLLM.
 pub(super) fn name_separator(error: clap::Error, command: &mut Command, arguments: &[OsString]) -> clap::Error {
-    let problem = error.get(ContextKind::InvalidSubcommand).and_then(|_| further_value(arguments));
-    problem.map_or(error, |problem| command.error(ErrorKind::ArgumentConflict, problem))
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let is_second_model = || command.find_subcommand(word).is_none();
+    let once = || is_second_model().then(|| format!("`{word}`: the model is given once, and a flag begins with `--`"));
+    match further_value(arguments).or_else(once) {
+        Some(problem) => command.error(ErrorKind::ArgumentConflict, problem),
+        None => error,
+    }
 }
 
 /// The problem with a second word after `--served-model-name` or `--api-key`, which is a further value in vLLM.

@@ -1,6 +1,7 @@
 //! Command lines, right and wrong.
 
 use super::*;
+use crate::cli::args::InputLength;
 use prefold_core::Scheduling;
 
 fn read(line: &str) -> Result<Args, clap::Error> {
@@ -131,8 +132,26 @@ fn names_of_other_servers_are_understood() {
     let batching = args.batching;
     assert_eq!(
         (batching.max_batch_tokens, batching.max_batch_requests, batching.max_input_length),
-        (100, Some(7), Some(50))
+        (100, Some(7), Some(InputLength(Some(50))))
     );
+    for (value, tokens) in [
+        ("auto", Some(None)),
+        ("-1", Some(None)),
+        ("2k", Some(Some(2000))),
+        ("2K", Some(Some(2048))),
+        ("7", Some(Some(7))),
+    ] {
+        let read = read(&format!("--max-model-len {value}")).unwrap().batching.max_input_length;
+        assert_eq!(read.map(|InputLength(tokens)| tokens), tokens, "{value}");
+    }
+    for value in ["0", "-2", "k", "1m", "1.5k", "99999999999999999999K"] {
+        let error = read(&format!("--max-model-len={value}")).unwrap_err().to_string();
+        assert!(
+            error.contains("at least 1, also with k") && error.contains("--max-model-len is another name"),
+            "{error}"
+        );
+    }
+    assert!(!read("--max-input-length 0").unwrap_err().to_string().contains("another name"));
     assert_eq!(args.server.hostname, "127.0.0.1");
     for (name, dtype) in
         [("auto", None), ("half", Some("float16")), ("bf16", Some("bfloat16")), ("fp32", Some("float32"))]
@@ -140,7 +159,9 @@ fn names_of_other_servers_are_understood() {
         let read = read(&format!("--dtype {name}")).unwrap().model.dtype.0;
         assert_eq!(read.map(|dtype| dtype.as_str()), dtype, "{name}");
     }
-    assert_eq!(read("--task score").unwrap().model.load.files.task, Some(prefold_core::Task::Rerank));
+    for (name, task) in [("score", prefold_core::Task::Rerank), ("embedding", prefold_core::Task::Embed)] {
+        assert_eq!(read(&format!("--task {name}")).unwrap().model.load.files.task, Some(task));
+    }
     for flag in ["--max_model_len 5", "--ssl_certfile a", "--served_model_name=a", "--port_ 5"] {
         let error = read(flag).unwrap_err().to_string();
         assert_eq!(error.contains("is written with hyphens here"), flag != "--port_ 5", "{flag}: {error}");
@@ -160,6 +181,10 @@ fn names_of_other_servers_are_understood() {
         "--disable-uvicorn-access-log",
         "-tp 2",
         "-tp=2",
+        "-dp 2",
+        "-q=fp8",
+        "-q fp8",
+        "--model org/name",
     ] {
         let error = read(flag).unwrap_err().to_string();
         assert!(
@@ -167,12 +192,24 @@ fn names_of_other_servers_are_understood() {
             "{flag}: {error}"
         );
     }
-    for (flag, instead) in
-        [("--runner pooling", "`--task`"), ("--no-enable-prefix-caching", "compaction"), ("--seed 1", "leave out")]
-    {
+    for (flag, instead) in [
+        ("--runner pooling", "`--task`"),
+        ("--no-enable-prefix-caching", "compaction"),
+        ("--seed 1", "leave out"),
+        ("-q=fp8", "a GGUF file"),
+        ("--model org/name", "`--model-id`"),
+        ("--task reward", "`classify`"),
+    ] {
         let error = read(flag).unwrap_err().to_string();
         assert!(error.contains(&format!("says: {instead}")), "{flag}: {error}");
     }
+}
+
+#[test]
+fn a_second_model_is_named() {
+    let error = read("org/name org/other").unwrap_err().to_string();
+    assert!(error.contains("`org/other`: the model is given once"), "{error}");
+    assert!(read("org/name bench").unwrap_err().to_string().contains("subcommand 'bench' cannot be used with"));
 }
 
 /// A second key, as vLLM takes it, is not looked up as a model on the hub.
@@ -300,6 +337,18 @@ fn variables_that_no_flag_has_are_told_with_the_name_that_may_be_meant() {
     ] {
         assert!(unknown(name, value).is_empty(), "{name}");
     }
+}
+
+#[test]
+fn addresses_of_services_in_variables_of_ports_are_told() {
+    let command = Cli::command();
+    let links = |name: &str, value: &str| environment::service_links(&command, [(name.to_owned(), value.to_owned())]);
+    for name in ["PORT", "PREFOLD_PORT", "PROMETHEUS_PORT", "PREFOLD_PROMETHEUS_PORT"] {
+        let told = links(name, "tcp://10.0.0.1:3000");
+        assert!(told.len() == 1 && told[0].contains(name) && told[0].contains("is ignored"), "{told:?}");
+        assert!(links(name, "3000").is_empty(), "{name}");
+    }
+    assert!(links("REDIS_PORT", "tcp://10.0.0.1:3000").is_empty() && links("HF_ENDPOINT", "https://hub").is_empty());
 }
 
 #[test]
