@@ -78,7 +78,7 @@ def test_similar_values_are_accepted():
 
 
 def test_the_aliases_of_flags_are_refused():
-    """The server takes aliases on the command line, and refuses them in a file."""
+    """The chart looks for flags by their own names, and so does its schema, which allows no underscores. The server takes both in a file."""
     helm = pytest.importorskip("helm_python", reason="make test-clients installs it")
     arguments = ROOT / "router" / "src" / "cli" / "args"
     aliases = {alias for path in arguments.glob("*.rs") for alias in re.findall(r'\balias = "([a-z-]+)"', path.read_text())}
@@ -86,6 +86,8 @@ def test_the_aliases_of_flags_are_refused():
     for alias in aliases:
         with pytest.raises(helm.HelmError, match=rf"settings\.{alias} is an alias"):
             render({"settings": {alias: "1"}})
+    with pytest.raises(helm.HelmError, match="max_batch_tokens"):
+        render({"settings": {"max_batch_tokens": 1}})
     # What a message names instead is a setting or a value of the chart.
     flags = (ROOT / "docs" / "cli.md").read_text()
     table = (CHART / "templates" / "_checks.tpl").read_text()

@@ -4,7 +4,7 @@
 {{- if eq (int64 .Values.port) (int64 .Values.metricsPort) }}
 {{- fail (printf "port and metricsPort are both %d; they must differ" (int64 .Values.port)) }}
 {{- end }}
-{{- /* A configuration file has no aliases. */}}
+{{- /* The chart looks for flags by their own names. */}}
 {{- range $alias, $value := dict
     "host" "hostname"
     "ssl-certfile" "tlsSecret"
@@ -15,7 +15,7 @@
     "max-num-seqs" "settings.max-batch-requests"
     "hf-api-token" "existingSecret" }}
 {{- if hasKey $values.settings $alias }}
-{{- fail (printf "settings.%s is an alias, which the configuration file does not have; use %s" $alias $value) }}
+{{- fail (printf "settings.%s is an alias; the chart needs the name of the flag itself: use %s" $alias $value) }}
 {{- end }}
 {{- end }}
 {{- if include "prefold.flag" (list . "uds-path") }}
