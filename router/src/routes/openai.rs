@@ -122,8 +122,9 @@ pub(crate) async fn embeddings(head: Head, accept: Accept, Json(mut body): Json<
         body.embed_dtype = Some(asked);
     }
     let form = vector_form(&body, accept, &call).await?;
-    let EmbeddingsBody { input, model, dimensions, normalized, .. } = body;
+    let EmbeddingsBody { input, model, dimensions, normalized, embed_dtype, endianness, .. } = body;
     form.check(input.0.len())?;
+    form.ignore_byte_fields(embed_dtype, endianness, &call)?;
     let model = call.model.names.answered(model.as_deref())?;
     let options = EmbedOptions { encode, normalize: Some(normalized.unwrap_or(true)), dimensions };
     let answered = call.engine.embed(input.0.into_vec(), options).await?;

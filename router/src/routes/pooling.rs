@@ -104,6 +104,7 @@ pub(crate) async fn pooling(head: Head, accept: Accept, Json(mut body): Json<Poo
     let layout = Layout { element, endianness: endianness.unwrap_or_default() };
     let form = VectorForm::new(accept, encoding_format, layout);
     form.check(input.0.len())?;
+    form.ignore_byte_fields(embed_dtype, endianness, &call)?;
     let options =
         Options { task: task.unwrap_or_else(|| own_task(&call)), dimensions, activated: use_activation != Some(false) };
     let (answered, width) = pooled(&call, input.0.into_vec(), encode, options).await?;

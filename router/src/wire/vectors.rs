@@ -2,12 +2,14 @@
 
 use super::accept::Accept;
 use super::answer::Answer;
-use super::element::{Element, Layout};
+use super::element::{Element, ElementType, Endianness, Layout};
 use super::json_writer::{base64_steps, float_steps, integer_steps};
 use super::pieces::JsonText;
+use super::prompt::ignore;
 use super::quantize::QuantizedType;
 use super::usage::UsageBody;
 use crate::error::ApiError;
+use crate::state::call::Call;
 use crate::state::unix_time;
 use axum::http::HeaderValue;
 use prefold_core::{Error, Response, shown};
@@ -191,6 +193,25 @@ impl VectorForm {
             (Accept::Json, EncodingFormat::Base64) => Self::Json(JsonForm::Base64(layout)),
             (Accept::Json, format) => Self::Binary { layout, is_described: format == EncodingFormat::Bytes },
         }
+    }
+
+    /// Names the fields about bytes that differ from their defaults as ignored, if the response is a list of numbers.
+    ///
+    /// # Errors
+    /// [`Error::Validation`] with `--strict-fields`.
+    pub(crate) fn ignore_byte_fields(
+        self,
+        embed_dtype: Option<ElementType>,
+        endianness: Option<Endianness>,
+        call: &Call,
+    ) -> Result<(), Error> {
+        let is_other = embed_dtype.is_some_and(|asked| asked != ElementType::default());
+        for (field, is_other) in [("embed_dtype", is_other), ("endianness", endianness == Some(Endianness::Big))] {
+            if is_other && matches!(self, Self::Json(JsonForm::List(_))) {
+                ignore(field, "the response has JSON numbers, not bytes", call)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks the number of inputs, before anything is computed.

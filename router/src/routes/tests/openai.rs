@@ -105,6 +105,33 @@ async fn binary_answers_are_the_rows_themselves() {
 }
 
 #[tokio::test]
+async fn fields_about_bytes_are_ignored_in_lists_of_numbers() {
+    let (app, mut strict) = (Setup::new(embedding()).build(), Setup::new(embedding()));
+    strict.http.strict_fields = true;
+    let strict = strict.build();
+    for (fields, ignored) in [
+        (json!({ "embed_dtype": "float16", "endianness": "big" }), Some("embed_dtype, endianness")),
+        (json!({ "endianness": "big", "output_dtype": "int8" }), Some("endianness")),
+        (json!({ "embed_dtype": "float32", "endianness": "native" }), None),
+        (json!({ "embed_dtype": "float16", "endianness": "big", "encoding_format": "base64" }), None),
+        (json!({ "embed_dtype": "float16", "endianness": "big", "encoding_format": "bytes_only" }), None),
+    ] {
+        let mut body = json!({ "input": "a" });
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let paths = if fields.get("output_dtype").is_some() {
+            vec!["/v1/embeddings"]
+        } else {
+            vec!["/v1/embeddings", "/pooling"]
+        };
+        for path in paths {
+            let got = post(&app, path, &body).await;
+            assert_eq!(got.headers.get("x-ignored-fields").map(|it| it.to_str().unwrap()), ignored, "{path} {body}");
+            assert_eq!(post(&strict, path, &body).await.status == 400, ignored.is_some(), "{path} {body}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn openai_embeddings_take_vllms_fields() {
     let app = Setup::new(embedding()).build();
     let ask = |extra: Value| {
