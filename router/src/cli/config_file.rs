@@ -13,7 +13,7 @@ use toml::{Table, Value};
 pub(crate) enum FileError {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
-    #[error("line {line}: {problem}")]
+    #[error("line {line}: {problem} (the format is TOML, as in `max-batch-tokens = 16384`)")]
     Syntax { line: usize, problem: String },
     #[error("`{key}` is not a flag{hint}")]
     Unknown { key: String, hint: String },
@@ -194,6 +194,7 @@ mod tests {
             ("port = [1]", "`port` is a list; it must be"),
             ("[server]\nport = 1", "`server` is not a flag"),
             ("port = 1\nport = 2", "line 2"),
+            ("port: 3000", "(the format is TOML, as in `max-batch-tokens = 16384`)"),
             (
                 "max-batch-tokens = 1\nmax_batch_tokens = 2",
                 "`max-batch-tokens` and `max_batch_tokens` are the same flag",

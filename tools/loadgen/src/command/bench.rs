@@ -10,7 +10,7 @@ use crate::results::plot;
 use crate::results::report::{self, QueriesReport, Report};
 use crate::results::summary;
 use crate::workload::{Plan, Workload};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use prefold_tools::plural::count;
 use prefold_tools::print::print_line;
 use std::process::ExitCode;
@@ -82,8 +82,9 @@ impl Bench {
             Some(model) => Some(model.clone()),
             None => target.first_model().await,
         };
-        let ServerInfo { model: served, dtype, shares_prefixes } = target.info().await;
+        let ServerInfo { model: served, dtype, shares_prefixes, only_ranks } = target.info().await;
         let plan = self.workload.plan(&self.target, shares_prefixes, model.clone())?;
+        ensure!(plan.api.ranks() || !only_ranks, "the served model ranks texts and embeds none: use --api rerank");
         let source = self.workload.source(plan.api, shares_prefixes, self.load.seed)?;
         let workload = Workload::from_source(&source, &plan)?;
         let queries = queries.map(|load| self.prepare_queries(load, &plan)).transpose()?;

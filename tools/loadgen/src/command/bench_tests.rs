@@ -1,6 +1,9 @@
 use super::*;
 use crate::http::test_server::{Behaviour, Server};
+use axum::routing::get;
+use axum::{Json, Router};
 use clap::Parser;
+use serde_json::json;
 use std::time::Duration;
 use tokio::sync::Barrier;
 
@@ -26,6 +29,22 @@ async fn a_killed_sweep_leaves_its_finished_runs() {
     };
     let [run] = &report.runs[..] else { panic!("one run has ended: {:?}", report.runs) };
     assert_eq!((run.load, run.answered, run.texts, run.tokens), (2.0, 4, 11, Some(4 * 7)));
+}
+
+#[tokio::test]
+async fn a_model_that_only_ranks_is_not_asked_for_embeddings() {
+    let info = get(async || Json(json!({ "answers": ["rerank"], "model_type": { "reranker": {} } })));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/info", info)).await.unwrap() });
+    let prepare = async |api: &str| {
+        let line = format!("bench --url http://{address} --api {api} --random 8 --requests 1");
+        let bench = Cli::try_parse_from(line.split(' ')).unwrap().bench;
+        bench.prepare().await.err().map(|error| error.to_string())
+    };
+    let refused = prepare("embed").await.unwrap();
+    assert_eq!(refused, "the served model ranks texts and embeds none: use --api rerank");
+    assert_eq!(prepare("rerank").await, None);
 }
 
 /// The report, once it has a run.
