@@ -224,5 +224,16 @@ fn warn_of_foreign_ids(id: &str) {
 
 /// True for requests that monitors repeat, not users.
 fn is_monitor(method: &str, path: &str) -> bool {
-    matches!(method, "GET" | "HEAD") && table::kind_of_get(path).is_some_and(Kind::is_for_monitors)
+    let is_get = matches!(method, "GET" | "HEAD");
+    (is_get || method == "POST") && table::kind_of(is_get, path).is_some_and(Kind::is_for_monitors)
+}
+
+#[test]
+fn probes_by_either_method_are_for_monitors() {
+    for (method, path) in [("GET", "/health"), ("HEAD", "/ready"), ("GET", "/ping"), ("POST", "/ping"), ("GET", "/")] {
+        assert!(is_monitor(method, path), "{method} {path}");
+    }
+    for (method, path) in [("POST", "/embed"), ("POST", "/"), ("DELETE", "/health"), ("POST", "/health")] {
+        assert!(!is_monitor(method, path), "{method} {path}");
+    }
 }

@@ -116,14 +116,23 @@ impl Route {
 
 /// Kind of the route that answers `GET` at `path`.
 pub(crate) fn kind_of_get(path: &str) -> Option<Kind> {
+    kind_of(true, path)
+}
+
+/// Kind of the route that answers `GET`, or else `POST`, at `path`.
+pub(crate) fn kind_of(is_get: bool, path: &str) -> Option<Kind> {
     let path = without_slash(path);
-    let is_at = |route: &&Route| route.is_get && (route.path == path || route.aliases.contains(&path));
+    let is_at = |route: &&Route| route.is_get == is_get && (route.path == path || route.aliases.contains(&path));
     ROUTES.iter().find(is_at).map(|route| route.kind)
 }
+
+/// Maximum edits of a slip of the pen.
+const SLIP: usize = 2;
 
 /// The path of the route that is most like `path`, if a slip of the pen is between them.
 pub(crate) fn nearest(path: &str) -> Option<&'static str> {
     let paths = ROUTES.iter().flat_map(|route| std::iter::once(&*route.path).chain(route.aliases.iter().copied()));
+    let paths = paths.filter(|known| strsim::damerau_levenshtein(known, path) <= SLIP);
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(known, path);
     let rated = paths.map(|known| (known, likeness(known)));
     rated.filter(|(_, likeness)| *likeness >= 0.6).max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(known, _)| known)
@@ -180,6 +189,9 @@ mod tests {
             ("/v3/rerank", Some("/v2/rerank")),
             ("/embedd", Some("/embed")),
             ("/v1/chat/completions", None),
+            ("/api/chat", None),
+            ("/embed_sparse", None),
+            ("/api/embeding", Some("/api/embeddings")),
             ("/favicon.ico", None),
             ("/metrics", Some("/metrics")),
         ] {
@@ -195,5 +207,7 @@ mod tests {
         for path in ["/info", "/v1/models", "/embed", "/nothing"] {
             assert!(!kind_of_get(path).is_some_and(Kind::is_for_monitors), "{path}");
         }
+        assert!(kind_of(false, "/ping").is_some_and(Kind::is_for_monitors));
+        assert!(!kind_of(false, "/").is_some_and(Kind::is_for_monitors));
     }
 }
