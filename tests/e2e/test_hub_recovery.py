@@ -218,6 +218,7 @@ def test_the_old_commit_is_served_where_the_new_one_cannot_be_had(hub, cache, me
     hub.faults[method, file] = fault
     with Server(*arguments(hub, cache)) as server:
         assert_serves(server)
+        assert server.get("/info").json()["model_sha"] == COMMIT
         (warning,) = [line for line in server.log().splitlines() if " WARN " in line]
     assert f"cannot get {file}" in warning and COMMIT in warning, warning
     main = cache / REPOSITORY / "refs" / "main"

@@ -43,6 +43,8 @@ use tokenizers::Tokenizer;
 pub(crate) struct Checkpoint<W = Weights, T = Tokenizer> {
     /// Folder of the sub-model; empty for a single model.
     pub(crate) sub_model: String,
+    /// Commit of a model on the hub.
+    pub(crate) commit: Option<String>,
     pub(crate) config: TransformerConfig,
     /// Tensors in the files, converted one at a time.
     pub(crate) weights: W,
@@ -160,12 +162,13 @@ impl Inspection {
         }
         let Metadata { config, tokenizer, token_types, unpooled, .. } = metadata;
         let (sub_model, capabilities) = (sub_model.to_owned(), Arc::new(capabilities));
-        Ok(Some(Self { sub_model, config, weights, tokenizer, token_types, unpooled, capabilities, head }))
+        let commit = files.commit();
+        Ok(Some(Self { sub_model, commit, config, weights, tokenizer, token_types, unpooled, capabilities, head }))
     }
 
     /// The checkpoint, if it lacks nothing.
     fn complete(self, model: &str) -> Result<Checkpoint, LoadError> {
-        let Self { sub_model, config, weights, tokenizer, token_types, unpooled, capabilities, head } = self;
+        let Self { sub_model, commit, config, weights, tokenizer, token_types, unpooled, capabilities, head } = self;
         let lacks = |problem| SubModel::error(&sub_model, LoadError::invalid(model, problem));
         let weights = weights.ok_or_else(|| lacks("has no tensors"))?;
         let tokenizer = tokenizer.ok_or_else(|| lacks("has no tokenizer"))?;
@@ -179,6 +182,6 @@ impl Inspection {
             max_input_length = capabilities.max_input_length,
             "checkpoint opened"
         );
-        Ok(Checkpoint { sub_model, config, weights, tokenizer, token_types, unpooled, capabilities, head })
+        Ok(Checkpoint { sub_model, commit, config, weights, tokenizer, token_types, unpooled, capabilities, head })
     }
 }

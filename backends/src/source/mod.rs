@@ -39,6 +39,8 @@ pub(crate) struct ModelFiles {
     remote: Option<Remote>,
     /// The files are only checked, for which the configuration alone is enough.
     may_be_bare: bool,
+    /// Commit on the hub.
+    commit: Option<String>,
     display_name: String,
     sub_model: SubFolder,
 }
@@ -70,6 +72,7 @@ impl ModelFiles {
                 gguf: None,
                 remote: None,
                 may_be_bare: false,
+                commit: None,
                 display_name: "the built-in model".to_owned(),
                 sub_model: SubFolder::default(),
             }),
@@ -80,9 +83,16 @@ impl ModelFiles {
                 let snapshot = hub::download(model, options.dense_path.as_deref(), files)?;
                 let base = Base::of(&snapshot, options, files)?;
                 let name = format!("{} at {}", model.id, snapshot.display());
-                Ok(Self { base, ..Self::open_path(&snapshot, name)? })
+                // The snapshot's folder is named after its commit.
+                let commit = snapshot.file_name().map(|commit| commit.to_string_lossy().into_owned());
+                Ok(Self { base, commit, ..Self::open_path(&snapshot, name)? })
             }
         }
+    }
+
+    /// Commit of a model on the hub.
+    pub(crate) fn commit(&self) -> Option<String> {
+        self.commit.clone()
     }
 
     /// Finds the files for a check. Of a model on the hub, only tensor headers are downloaded instead of weights. A local folder may
@@ -110,7 +120,7 @@ impl ModelFiles {
     fn open_path(path: &Path, display_name: String) -> Result<Self, LoadError> {
         let metadata = fs::metadata(path).map_err(|error| LoadError::io(path.display().to_string(), error))?;
         if metadata.is_dir() {
-            let gguf = if path.join("config.json").exists() {
+            let gguf = if disk::exists(&path.join("config.json"))? {
                 None
             } else {
                 folder::only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?
@@ -121,6 +131,7 @@ impl ModelFiles {
                 gguf,
                 remote: None,
                 may_be_bare: false,
+                commit: None,
                 display_name,
                 sub_model: SubFolder::default(),
             });
@@ -137,6 +148,7 @@ impl ModelFiles {
             gguf,
             remote: None,
             may_be_bare: false,
+            commit: None,
             display_name,
             sub_model: SubFolder::default(),
         })
@@ -150,6 +162,7 @@ impl ModelFiles {
             gguf: None,
             remote: self.remote.clone(),
             may_be_bare: self.may_be_bare,
+            commit: self.commit.clone(),
             display_name: self.display_name.clone(),
             sub_model: SubFolder { index, folder: folder.to_owned() },
         }
@@ -275,8 +288,7 @@ impl ModelFiles {
             Location::Directory(directory) => {
                 let mut found = false;
                 for directory in self.directories(directory, path) {
-                    let path = path_of(directory, path)?;
-                    found |= path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?;
+                    found |= disk::exists(&path_of(directory, path)?)?;
                 }
                 found
             }

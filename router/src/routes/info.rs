@@ -20,6 +20,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Info<'a> {
     model_id: &'a str,
+    /// Commit of a model on the hub, also without `--revision`.
     model_sha: Option<&'a str>,
     model_dtype: &'static str,
     served_model_name: &'a str,
@@ -116,7 +117,7 @@ impl<'a> Info<'a> {
         let prompts = model.capabilities.text_prompts();
         Self {
             model_id: &names.id,
-            model_sha: None,
+            model_sha: model.commit.as_deref(),
             model_dtype: model.dtype,
             served_model_name: &names.served,
             max_concurrent_requests: Some(max_concurrent_requests).filter(|&limit| limit < usize::MAX),
