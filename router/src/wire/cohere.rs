@@ -1,7 +1,8 @@
 //! Parts of Cohere's requests and responses.
 
 use super::vectors::EmbeddingType;
-use serde::de::{SeqAccess, Visitor};
+use prefold_core::shown;
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -40,10 +41,20 @@ struct CohereContent {
 }
 
 /// Kinds of parts. Images are not supported.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum CohereContentType {
     Text,
+}
+
+impl<'de> Deserialize<'de> for CohereContentType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match &*String::deserialize(deserializer)? {
+            "text" => Ok(Self::Text),
+            "image" | "image_url" => Err(D::Error::custom("must be `text`: images are not supported")),
+            other => Err(D::Error::unknown_variant(&shown(other), &["text"])),
+        }
+    }
 }
 
 impl From<CohereInputObject> for CohereInput {
@@ -185,6 +196,6 @@ mod tests {
         assert_eq!(text(json!([part("a"), part("b")])), Ok("a\nb".to_owned()));
         assert_eq!(text(json!([])), Ok(String::new()));
         let image = text(json!([part("a"), { "type": "image_url", "image_url": { "url": "data:" } }]));
-        assert!(image.unwrap_err().contains("unknown variant `image_url`"));
+        assert!(image.unwrap_err().contains("must be `text`: images are not supported"));
     }
 }
