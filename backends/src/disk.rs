@@ -123,14 +123,6 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, LoadError
     if bytes.len() as u64 > limit { too_long(limit + 1) } else { Ok(Some(bytes)) }
 }
 
-/// True if there is a file or folder.
-///
-/// # Errors
-/// A folder of its path may not be read.
-pub(crate) fn exists(path: &Path) -> Result<bool, LoadError> {
-    path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))
-}
-
 /// Opens a regular file and refuses a placeholder for another one; `None` if there is no such file.
 fn open(path: &Path) -> Result<Option<File>, LoadError> {
     let failed = |error| LoadError::io(path.display().to_string(), error);

@@ -33,11 +33,8 @@ impl Base {
     /// The config is malformed or names no base, or the base is not available; or the model is a GGUF file.
     pub(super) fn of(folder: &Path, options: &LoadOptions, files: FileSet) -> Result<Option<Self>, LoadError> {
         let is_local = matches!(options.source, ModelSource::Path(_));
-        if !folder.is_dir() {
-            return Ok(None);
-        }
-        let has_model = disk::exists(&folder.join("config.json"))?;
-        if is_local && has_model {
+        let has_model = folder.join("config.json").exists();
+        if !folder.is_dir() || is_local && has_model {
             return Ok(None);
         }
         let Some(bytes) = disk::read(&folder.join(CONFIG), max_bytes(CONFIG))? else { return Ok(None) };

@@ -120,7 +120,7 @@ impl ModelFiles {
     fn open_path(path: &Path, display_name: String) -> Result<Self, LoadError> {
         let metadata = fs::metadata(path).map_err(|error| LoadError::io(path.display().to_string(), error))?;
         if metadata.is_dir() {
-            let gguf = if disk::exists(&path.join("config.json"))? {
+            let gguf = if path.join("config.json").exists() {
                 None
             } else {
                 folder::only_gguf(path)?.map(|file| GgufFile::open(&file)).transpose()?
@@ -288,7 +288,8 @@ impl ModelFiles {
             Location::Directory(directory) => {
                 let mut found = false;
                 for directory in self.directories(directory, path) {
-                    found |= disk::exists(&path_of(directory, path)?)?;
+                    let path = path_of(directory, path)?;
+                    found |= path.try_exists().map_err(|error| LoadError::io(path.display().to_string(), error))?;
                 }
                 found
             }
