@@ -4,7 +4,8 @@ use crate::capabilities::Capabilities;
 use crate::config::EngineConfig;
 use crate::error::BackendError;
 use crate::non_empty::NonEmpty;
-use crate::outputs::{Output, Outputs, Rows};
+use crate::outputs::submitted::Submitted;
+use crate::outputs::{Output, Outputs};
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::{RaggedBatch, RaggedBatchError};
 use crate::plan::tokens::{TaskId, TokenSlice};
@@ -13,10 +14,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Backend that runs a model: one forward pass at a time, on a thread of its own.
+/// Backend that runs a model: one forward pass after the other, on a thread of its own.
 ///
 /// Implementations must answer every sequence of the batch and keep the order: `outputs[i]` belongs
-/// to sequence `i`.
+/// to sequence `i`. Passes of a backend run in the order in which they were submitted.
 pub trait Backend: Send {
     /// The loaded model.
     fn info(&self) -> &ModelInfo;
@@ -42,11 +43,20 @@ pub trait Backend: Send {
         Ok(())
     }
 
-    /// Runs the model over a batch and computes every row.
+    /// Submits a pass over a batch, which computes every row. A backend on a CPU returns the outputs. One on a device returns as soon as the
+    /// last operation is queued, so that the next pass can be submitted while this one runs.
     ///
     /// # Errors
     /// Fails as a whole; no partial results. [`BackendError::Stopped`] if a yield point stops the pass.
-    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError>;
+    fn submit(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Submitted, BackendError>;
+
+    /// Submits a pass and awaits its outputs.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit) and [`Submitted::outputs`].
+    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+        self.submit(batch, yields)?.outputs()
+    }
 
     /// Time of each sub-model in the last pass, in the order of [`ModelInfo::sub_models`], without work at yield points. Empty for a model
     /// without sub-models.
@@ -58,16 +68,16 @@ pub trait Backend: Send {
 /// A [`Backend`] whose attention is causal: the hidden state of a token depends only on the tokens up to it, so sequences
 /// share the states of a common prefix.
 pub trait PrefixBackend: Backend {
-    /// Runs the model over the compact rows of a batch. The outputs are the same as with [`forward`](Backend::forward).
+    /// Submits a pass over the compact rows of a batch. The outputs are the same as with [`submit`](Backend::submit).
     ///
     /// # Errors
-    /// As [`forward`](Backend::forward).
-    fn forward_compact(
+    /// As [`submit`](Backend::submit).
+    fn submit_compact(
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
         yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError>;
+    ) -> Result<Submitted, BackendError>;
 }
 
 /// Folding that a model's attention allows: tokens that are computed once for several sequences of a batch.
@@ -115,10 +125,23 @@ impl ModelBackend {
         plan: Option<&RadixPlan>,
         yields: &mut dyn YieldPoint,
     ) -> Result<Vec<Output>, BackendError> {
+        self.submit(batch, plan, yields)?.outputs()
+    }
+
+    /// Submits such a pass.
+    ///
+    /// # Errors
+    /// As [`Backend::submit`].
+    pub fn submit(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        yields: &mut dyn YieldPoint,
+    ) -> Result<Submitted, BackendError> {
         match (self, plan) {
-            (Self::Prefix(backend), Some(plan)) => backend.forward_compact(batch, plan, yields),
-            (Self::Prefix(backend), None) => backend.forward(batch, yields),
-            (Self::Whole(backend), _) => backend.forward(batch, yields),
+            (Self::Prefix(backend), Some(plan)) => backend.submit_compact(batch, plan, yields),
+            (Self::Prefix(backend), None) => backend.submit(batch, yields),
+            (Self::Whole(backend), _) => backend.submit(batch, yields),
         }
     }
 }
@@ -212,7 +235,7 @@ pub struct Batch {
 impl Batch {
     /// True if an output needs the final states of all tokens.
     pub fn needs_all_tokens(&self) -> bool {
-        self.wanted.iter().any(|wanted| wanted.kinds().any(|kind| kind.spec().rows == Rows::Token))
+        self.wanted.iter().copied().any(Outputs::needs_all_tokens)
     }
 
     /// Appends a sequence with the outputs that it asks for.

@@ -44,6 +44,7 @@ pub use engine::pauses::{Pauses, drop_aside};
 pub use error::{BackendError, Error, FairPart, Resource};
 pub use flow::{Account, Priority};
 pub use non_empty::NonEmpty;
+pub use outputs::submitted::{RunningPass, Submitted};
 pub use outputs::{Output, OutputKind, Outputs, Values};
 pub use plan::radix::{PlanBuilder, RadixPlan, Segment};
 pub use plan::ragged::{RaggedBatch, RaggedBatchError};

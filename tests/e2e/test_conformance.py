@@ -25,12 +25,14 @@ MODELS = {RERANKER: re.compile("rerank|score"), CLASSIFIER: re.compile("predict|
 INPUT, TEXTS, DOCUMENTS = {"input": [T]}, {"query": "q", "texts": [T]}, {"query": "q", "documents": [T]}
 PAIRS = [{"queries": "q", "documents": [T]}, {"queries": "q", "items": [T]}, {"text_1": "q", "text_2": [T]}, {"data_1": "q", "data_2": [T]}]
 COHERE = [{"texts": [T]}, {"inputs": []}]
+# Element types are ignored in JSON numbers.
+BINARY = {**INPUT, "encoding_format": "base64", "embed_dtype": "float32"}
 # Requests that are complete, for routes and where routes serve two APIs, for an API's route. A field takes the first that has it.
 REQUESTS = {
-    "/v1/embeddings": [INPUT], "/embeddings": [INPUT], "/embed": [{"inputs": [T]}], "/embed_all": [{"inputs": [T]}],
+    "/v1/embeddings": [INPUT, BINARY], "/embeddings": [INPUT], "/embed": [{"inputs": [T]}], "/embed_all": [{"inputs": [T]}],
     "/similarity": [{"inputs": {"source_sentence": T, "sentences": [T]}}], "/v1/embed": COHERE, "/v2/embed": COHERE,
     "/rerank": [DOCUMENTS], "TEI /rerank": [TEXTS], "/v1/rerank": [DOCUMENTS], "/v2/rerank": [DOCUMENTS],
-    "/score": PAIRS, "/v1/score": PAIRS, "/predict": [{"inputs": [[T]]}], "/classify": [INPUT], "/v1/classify": [INPUT], "/pooling": [INPUT],
+    "/score": PAIRS, "/v1/score": PAIRS, "/predict": [{"inputs": [[T]]}], "/classify": [INPUT], "/v1/classify": [INPUT], "/pooling": [INPUT, BINARY],
     "/invocations": [INPUT, DOCUMENTS, PAIRS[2]], "/tokenize": [{"prompt": T}], "TEI /tokenize": [{"inputs": [T]}], "/decode": [{"ids": [1]}],
     "/detokenize": [{"tokens": [1]}], "/v1/tokenize": [{"text": T}], "/v1/detokenize": [{"tokens": [1]}],
     "/api/embed": [INPUT], "/api/embeddings": [{"prompt": T}], "/api/show": [{"model": NAME}],

@@ -1,8 +1,11 @@
 //! The engine's [`Backend`]: a transformer with its head.
 
 use super::attention::qkv_layout;
+use super::cpu_only::without_kernel;
+#[cfg(feature = "cuda")]
+use super::device_pass::DevicePass;
 use super::footprint::{Footprint, MAX_RESERVED, Reservation, part_rows};
-use super::head::Head;
+use super::head::{Asked, Head, States};
 use super::layout::LayoutBuilder;
 use super::memory;
 use super::parts::parts;
@@ -13,12 +16,15 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{MaskConfig, PositionsConfig, TransformerConfig};
 use crate::error::LoadError;
 use crate::memory_budget;
-use crate::ops::{self, Linear, Target, Uploader, Yields};
+#[cfg(feature = "cuda")]
+use crate::ops::Downloads;
+use crate::ops::{self, Linear, Queue, Target, Uploader, Yields};
 use crate::options::{AttentionMode, LoadOptions};
 use crate::source::names::inside;
+use candle_core::Tensor;
 use prefold_core::{
     Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, PrefixBackend, RadixPlan,
-    RaggedBatch, Stopped, TokenLimits, Uninterrupted, YieldPoint,
+    RaggedBatch, Stopped, Submitted, TokenLimits, Uninterrupted, YieldPoint,
 };
 use prefold_kernels::{Dtype, ThreadPool};
 use std::sync::Arc;
@@ -30,6 +36,10 @@ pub(crate) struct TransformerBackend {
     pub(super) head: Arc<Head>,
     pub(super) layouts: LayoutBuilder,
     pub(super) target: Target,
+    /// Operations queued on the device.
+    pub(super) queue: Queue,
+    #[cfg(feature = "cuda")]
+    pub(super) downloads: Downloads,
     pub(super) footprint: Footprint,
     pub(super) info: ModelInfo,
     /// Threads of this replica; `None` runs operations on the caller's pool.
@@ -170,6 +180,9 @@ impl TransformerBackend {
                 device: target.name().to_owned(),
                 attention: attention_name(config, options.attention),
             },
+            queue: Queue::on(target.stream()),
+            #[cfg(feature = "cuda")]
+            downloads: Downloads::default(),
             target,
             team: None,
             max_reserved: MAX_RESERVED,
@@ -189,6 +202,9 @@ impl TransformerBackend {
                 ..self.layouts.replica(&self.target)?
             },
             head: Arc::new(head),
+            queue: Queue::on(self.target.stream()),
+            #[cfg(feature = "cuda")]
+            downloads: Downloads::default(),
             target: self.target.clone(),
             footprint: self.footprint,
             info: ModelInfo { capabilities, sub_models: NonEmpty::one(limits), int8: None, ..self.info.clone() },
@@ -211,18 +227,19 @@ impl TransformerBackend {
         batch: &Batch,
         plan: Option<&RadixPlan>,
         point: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
+    ) -> Result<Submitted, BackendError> {
         if batch.ragged.num_sequences() == 0 {
-            return Ok(Vec::new());
+            return Ok(Submitted::Done(Vec::new()));
         }
-        let yields = &mut Yields::on(self.target.stream(), point);
-        let answers = match self.part_rows() {
+        let yields = &mut Yields::on(&self.queue, point);
+        let submitted = match self.part_rows() {
             Some(rows) if plan.is_none() && batch.ragged.total_tokens() > rows => {
-                self.forward_parts(batch, rows, yields)
+                self.forward_parts(batch, rows, yields).map(Submitted::Done)
             }
-            _ => self.try_forward(batch, plan, yields),
+            _ => self.try_submit(batch, plan, yields),
         };
-        answers.map_err(|error| if yields.is_stopped() { BackendError::Stopped(Stopped) } else { self.failed(&error) })
+        submitted
+            .map_err(|error| if yields.is_stopped() { BackendError::Stopped(Stopped) } else { self.failed(&error) })
     }
 
     /// Maximum rows that go through the model together if its sequences share nothing; `None` on a GPU, which takes all.
@@ -263,28 +280,51 @@ impl TransformerBackend {
         Ok(outputs)
     }
 
+    fn try_submit(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        yields: &mut Yields<'_>,
+    ) -> candle_core::Result<Submitted> {
+        #[cfg(feature = "cuda")]
+        if !self.target.is_cpu() {
+            let states = self.states(batch, plan, yields)?;
+            let pass = DevicePass::start(&self.head, &self.downloads, &self.target, batch, states)?;
+            return Ok(Submitted::Running(Box::new(pass)));
+        }
+        self.try_forward(batch, plan, yields).map(Submitted::Done)
+    }
+
+    /// A pass on a CPU.
     fn try_forward(
         &mut self,
         batch: &Batch,
         plan: Option<&RadixPlan>,
         yields: &mut Yields<'_>,
     ) -> candle_core::Result<Vec<Output>> {
+        let (hidden, pooled, asked) = self.states(batch, plan, yields)?;
+        yields.reach()?;
+        self.head.answer(States { hidden: &hidden, pooled: &pooled }, &asked, yields)
+    }
+
+    /// The final states, the pooled states, and the sequences that they belong to.
+    fn states(
+        &mut self,
+        batch: &Batch,
+        plan: Option<&RadixPlan>,
+        yields: &mut Yields<'_>,
+    ) -> candle_core::Result<(Tensor, Tensor, Asked)> {
         yields.reach()?;
         let layout = self.layouts.build(batch, plan)?;
         let hidden = self.transformer.forward(&layout, yields)?;
         let pooled = self.transformer.pool(&hidden, &layout.pool, yields)?;
-        yields.finish()?;
-        self.head.answer(&hidden, &pooled, &layout, batch, yields)
+        Ok((hidden, pooled, Asked::new(layout.into_answers(), batch)))
     }
 
     /// The error of the batch or of the device for a failure. Frees the buffers for later batches if memory ran out.
     fn failed(&mut self, error: &candle_core::Error) -> BackendError {
         if !ops::is_out_of_memory(error) {
-            return if self.target.is_lost() {
-                BackendError::DeviceLost(error.to_string())
-            } else {
-                BackendError::Compute(error.to_string())
-            };
+            return self.target.failure(error);
         }
         match self.transformer.release_buffers() {
             Err(again) if self.target.is_lost() => BackendError::DeviceLost(again.to_string()),
@@ -292,17 +332,6 @@ impl TransformerBackend {
             Err(again) => BackendError::OutOfMemory(format!("{error}; and again: {again}")),
         }
     }
-}
-
-/// Operations of a model that only CPUs have kernels for.
-fn without_kernel(config: &TransformerConfig, head: &Head) -> Option<&'static str> {
-    if head.pooling().len() > 1 {
-        return Some("several pooling modes together");
-    }
-    if config.attention.softcap.is_some() {
-        return Some("attention scores with a bound (`attn_logit_softcapping`)");
-    }
-    config.convolutions.map(|_| "short convolutions")
 }
 
 /// The attention that a model's info names.
@@ -348,18 +377,18 @@ impl Backend for TransformerBackend {
         reserved.map_err(|error| self.failed(&error))
     }
 
-    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         self.on_team(|backend| backend.run(batch, None, yields))
     }
 }
 
 impl PrefixBackend for TransformerBackend {
-    fn forward_compact(
+    fn submit_compact(
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
         yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
+    ) -> Result<Submitted, BackendError> {
         self.on_team(|backend| backend.run(batch, Some(plan), yields))
     }
 }

@@ -92,9 +92,11 @@ impl Footprint {
         let RowBytes { computed, ragged, block } = RowBytes::new(config, target);
         // Of the row and of an output row.
         let taps = config.convolutions.map_or(0, |config| 2 * config.kernel * size_of::<u32>());
+        // On a GPU there are those of the next pass too.
+        let sets = if target.is_cpu() { 1 } else { 2 };
         Self {
-            row: computed + INDEX_BYTES + taps,
-            ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { ragged } else { 0 },
+            row: computed + sets * (INDEX_BYTES + taps),
+            ragged_row: sets * INDEX_BYTES + if mode == AttentionMode::Ragged { ragged } else { 0 },
             block_row: block,
             row_block: target.row_block(),
             fixed: match (target.is_cpu(), target.has_priority()) {
@@ -140,8 +142,8 @@ mod tests {
     fn qwen3_8b(mode: AttentionMode) -> Footprint {
         let attention = 2 * (4096 + 2 * 1024) + 2 * 4096;
         Footprint {
-            row: 4 * 4 * 4096 + attention + 2 * 4096 + INDEX_BYTES,
-            ragged_row: INDEX_BYTES + if mode == AttentionMode::Ragged { attention } else { 0 },
+            row: 4 * 4 * 4096 + attention + 2 * 4096 + 2 * INDEX_BYTES,
+            ragged_row: 2 * INDEX_BYTES + if mode == AttentionMode::Ragged { attention } else { 0 },
             block_row: 2 * 4096 + 2 * 3 * 12_288,
             row_block: 8192,
             fixed: RESERVE,
@@ -197,14 +199,14 @@ mod tests {
             classifier: DECODER_HEAD,
             adapters: None,
         };
-        // On a CPU projections are float32, and gate and up are joined.
+        // On a CPU projections are float32, gate and up are joined, and there is one set of indices.
         let target = Target::cpu(Dtype::Bfloat16);
         for mode in [AttentionMode::Compact, AttentionMode::Ragged] {
             let wider = 2 * (4096 + 2 * 1024);
             let gpu = qwen3_8b(mode);
             let expected = Footprint {
-                row: gpu.row + wider + 2 * 4096,
-                ragged_row: gpu.ragged_row + if mode == AttentionMode::Ragged { wider } else { 0 },
+                row: gpu.row + wider + 2 * 4096 - INDEX_BYTES,
+                ragged_row: gpu.ragged_row - INDEX_BYTES + if mode == AttentionMode::Ragged { wider } else { 0 },
                 block_row: gpu.block_row - 2 * 2 * 12_288,
                 row_block: 1024,
                 fixed: 0,

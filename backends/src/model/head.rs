@@ -1,7 +1,7 @@
 //! Heads: from pooled states to answers.
 
 use super::head_layers::{HeadLayer, apply, classifier_layers};
-use super::layout::Layout;
+use super::layout::AnswerRows;
 use crate::checkpoint::{HeadSource, RerankToken, VectorModule};
 use crate::config::{HeadActivation, TransformerConfig};
 use crate::error::LoadError;
@@ -79,25 +79,31 @@ impl Head {
         self.padding
     }
 
-    /// Answers every sequence of `batch` from its pooled state, or from the final states of its tokens.
+    /// `true` if answers to this batch need the final states of tokens in addition to the pooled states.
+    #[cfg(feature = "cuda")]
+    pub(super) fn needs_tokens(&self, batch: &Batch) -> bool {
+        self.of_tokens || self.late || batch.needs_all_tokens()
+    }
+
+    /// Answers every sequence from its pooled state, or from the final states of its tokens, which may be left out where no answer
+    /// needs them.
     pub(super) fn answer(
         &self,
-        hidden: &Tensor,
-        pooled: &Tensor,
-        layout: &Layout,
-        batch: &Batch,
+        States { hidden, pooled }: States<'_>,
+        asked: &Asked,
         yields: &mut Yields<'_>,
     ) -> Result<Vec<Output>> {
+        let Asked { rows, wanted, tasks } = asked;
         // A token classifier has no answer for a whole sequence.
         let (hidden, answers) = if self.of_tokens {
             (apply(&self.layers, hidden, yields)?, pooled.clone())
         } else {
             let answers = if self.late {
-                pool(&layout.pool, &apply(&self.layers, hidden, yields)?, yields)?
+                pool(&rows.pool, &apply(&self.layers, hidden, yields)?, yields)?
             } else {
                 apply(&self.layers, pooled, yields)?
             };
-            (hidden.clone(), self.route(answers, batch.ragged.tasks(), yields)?)
+            (hidden.clone(), self.route(answers, tasks, yields)?)
         };
         let dim = hidden.dim(1)?;
         let width = answers.dim(1)?;
@@ -105,7 +111,7 @@ impl Head {
             let mut values = |b: usize, kind| -> Result<_> {
                 let values = match kind {
                     OutputKind::Tokens => {
-                        let rows = layout.sequence_rows(b).map(|row| &hidden[row * dim..][..dim]);
+                        let rows = rows.sequence_rows(b).map(|row| &hidden[row * dim..][..dim]);
                         Values { data: copy(rows, dim, yields)?, dim }
                     }
                     OutputKind::Embedding | OutputKind::Logits => {
@@ -115,10 +121,10 @@ impl Head {
                 Ok((kind, values))
             };
             let output = |(b, wanted): (usize, &Outputs)| wanted.kinds().map(|kind| values(b, kind)).collect();
-            batch.wanted.iter().enumerate().map(output).collect()
+            wanted.iter().enumerate().map(output).collect()
         };
         ops::on_host(&answers, |answers| {
-            if batch.needs_all_tokens() {
+            if asked.needs_all_tokens() {
                 ops::on_host(&hidden, |hidden| outputs(answers, hidden))?
             } else {
                 outputs(answers, &[])
@@ -152,6 +158,33 @@ impl Head {
             })?;
         }
         Tensor::from_vec(out, (tasks.len(), out_width), &Device::Cpu)
+    }
+}
+
+/// The final states of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct States<'a> {
+    /// The states of the output rows or of all rows, `[rows, width]`.
+    pub(super) hidden: &'a Tensor,
+    /// The pooled state of each sequence, `[sequences, width]`.
+    pub(super) pooled: &'a Tensor,
+}
+
+/// The sequences of a batch, as far as their answers need them.
+#[derive(Debug)]
+pub(super) struct Asked {
+    rows: AnswerRows,
+    wanted: Vec<Outputs>,
+    tasks: Vec<TaskId>,
+}
+
+impl Asked {
+    pub(super) fn new(rows: AnswerRows, batch: &Batch) -> Self {
+        Self { rows, wanted: batch.wanted.clone(), tasks: batch.ragged.tasks().to_vec() }
+    }
+
+    fn needs_all_tokens(&self) -> bool {
+        self.wanted.iter().copied().any(Outputs::needs_all_tokens)
     }
 }
 

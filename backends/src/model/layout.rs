@@ -376,6 +376,21 @@ impl Layout {
         self.adapters.as_ref()
     }
 
+    /// The part of the layout that answers need, on the host.
+    pub(super) fn into_answers(self) -> AnswerRows {
+        AnswerRows { rows: self.rows, pool: self.pool.on_host() }
+    }
+}
+
+/// Rows of the states that answers are made of.
+#[derive(Debug)]
+pub(super) struct AnswerRows {
+    rows: RowMap,
+    /// Rows of the pooled states of each sequence.
+    pub(super) pool: Pool,
+}
+
+impl AnswerRows {
     /// The computed row of each token of sequence `b`.
     pub(super) fn sequence_rows(&self, b: usize) -> impl ExactSizeIterator<Item = usize> {
         (self.rows.cu_seqlens[b]..self.rows.cu_seqlens[b + 1]).map(|ragged_row| self.rows.row(ragged_row) as usize)

@@ -5,6 +5,9 @@ mod attention;
 pub(crate) mod backend;
 mod buffers;
 mod convolution;
+mod cpu_only;
+#[cfg(feature = "cuda")]
+mod device_pass;
 mod distances;
 mod experts;
 mod feed_forward;

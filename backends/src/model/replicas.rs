@@ -4,7 +4,7 @@ use super::backend::{TransformerBackend, attention_name};
 use super::footprint::{Footprint, MAX_RESERVED, SHARES};
 use super::layout::LayoutBuilder;
 use crate::error::LoadError;
-use crate::ops::{Priority, Target};
+use crate::ops::{Priority, Queue, Target};
 use crate::options::AttentionMode;
 use prefold_core::ModelInfo;
 use prefold_kernels::ThreadPool;
@@ -62,6 +62,9 @@ impl TransformerBackend {
             head: Arc::clone(&self.head),
             layouts: LayoutBuilder { mode, ..self.layouts.replica(target)? },
             target: target.clone(),
+            queue: Queue::on(target.stream()),
+            #[cfg(feature = "cuda")]
+            downloads: crate::ops::Downloads::default(),
             footprint: Footprint::new(config, target, mode),
             info: ModelInfo { attention: attention_name(config, mode), ..self.info.clone() },
             team: team.cloned(),

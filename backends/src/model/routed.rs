@@ -3,7 +3,8 @@
 use super::backend::TransformerBackend;
 use crate::checkpoint::joined;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, SubModelMap, YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, Int8Report, ModelInfo, NonEmpty, Output, SubModelMap, Submitted,
+    YieldPoint,
 };
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ impl Backend for RoutedBackend {
         self.sub_models.iter_mut().try_for_each(|sub_model| sub_model.reserve(limits))
     }
 
-    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         let count = batch.ragged.num_sequences();
         let mut outputs: Vec<(usize, Output)> = Vec::with_capacity(count);
         self.times.fill(Duration::ZERO);
@@ -74,7 +75,7 @@ impl Backend for RoutedBackend {
             *time = start.elapsed().saturating_sub(yields.away().saturating_sub(away));
         }
         outputs.sort_by_key(|(b, _)| *b);
-        Ok(outputs.into_iter().map(|(_, output)| output).collect())
+        Ok(Submitted::Done(outputs.into_iter().map(|(_, output)| output).collect()))
     }
 
     fn sub_model_times(&self) -> &[Duration] {

@@ -27,11 +27,13 @@ pub(crate) use device::target::{Target, is_out_of_memory};
 pub(crate) use linear::expert_rows::ExpertRows;
 pub(crate) use linear::{Linear, Store, measure_quantization};
 pub(crate) use memory::buffer::Buffer;
+#[cfg(feature = "cuda")]
+pub(crate) use memory::downloads::{Downloading, Downloads};
 pub(crate) use memory::indices::{IndexPack, Indices, Slot, Uploader};
 pub(crate) use memory::weights::Vector;
 pub use pacing::pace::in_smallest_parts;
 pub use pacing::profile::take_profile;
-pub(crate) use pacing::yields::{Yields, block_rows};
+pub(crate) use pacing::yields::{Queue, Yields, block_rows};
 pub(crate) use rowwise::activation::{activate, activate_mul};
 pub(crate) use rowwise::convolution::ShortConvolution;
 pub(crate) use rowwise::norm::Norm;

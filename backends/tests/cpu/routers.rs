@@ -258,9 +258,14 @@ fn an_encoder_that_is_pooled_differently_has_its_weights_once() {
         let check = check_model(&options(directory.path().to_owned()));
         assert_eq!(check.verdict, Verdict::Runs);
         let model = check.model.unwrap();
-        (model.parameters, model.memory)
+        let (weights, batches): (Vec<_>, Vec<_>) =
+            model.memory.iter().map(|it| ((it.dtype, it.weights_bytes), it.default_batch_bytes)).unzip();
+        (model.parameters, weights, batches)
     };
-    assert_eq!(told(&both), told(&alone[0]));
+    let ((parameters, weights, batches), of_one) = (told(&both), told(&alone[0]));
+    assert_eq!((parameters, weights), (of_one.0, of_one.1));
+    // Each sub-model has buffers of its own.
+    assert!(batches.iter().zip(of_one.2).all(|(both, one)| *both == 2 * one));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests; clippy sees tests only in test functions")]
 
 mod interruptions;
+mod overlap;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,7 +1,7 @@
 //! Execution: from the queue to the answers, on the planner's thread and one thread per backend, with slots between them.
 //!
 //! ```text
-//! submit -> Queue -> planner -> slots -> backend loops -> each entry's reply
+//! submit -> Queue -> planner -> slots -> backend loops -> answers -> each entry's reply
 //! ```
 //!
 //! The planner fills the slot with batch t+1 while the backend runs batch t. As long as the backend is busy, the batch in
@@ -12,9 +12,13 @@
 //! Short requests that may interrupt the running batches have slots of their own (`schedule/take_interrupting.rs`). Such a batch runs at
 //! the next yield point of a pass, on the thread and the team of that pass but on another backend (`preemption.rs`).
 //!
+//! A backend on a CPU has computed a pass when it returns. A device goes on by itself: its backend submits batch t+1 while batch t runs, and
+//! another thread awaits batch t and answers its entries (`answers.rs`).
+//!
 //! Replicas of a backend take batches from the same slot: the first free replica runs the next batch, so no batch waits while
 //! one is idle. A forward pass takes no lock, so the replicas do not wait for each other.
 
+mod answers;
 mod backend_loop;
 pub(crate) mod output_checks;
 mod pass;
@@ -111,3 +115,7 @@ mod preemption_tests;
 #[cfg(test)]
 #[path = "tests/replicas.rs"]
 mod replica_tests;
+
+#[cfg(test)]
+#[path = "tests/overlap.rs"]
+mod overlap_tests;

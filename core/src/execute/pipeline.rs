@@ -73,12 +73,44 @@ pub(super) struct State {
     pub(super) spare: Vec<Buffers>,
     /// Backends that wait for a batch.
     pub(super) idle_backends: usize,
-    /// Time at which each backend took its current batch.
-    pub(super) running_since: Vec<Option<Instant>>,
+    /// Passes of each backend.
+    pub(super) running: Vec<Running>,
     /// True once nothing is accepted any more.
     pub(super) closed: bool,
     /// True once the pipeline is closed and the last batch has been planned.
     pub(super) drained: bool,
+}
+
+/// Passes of a backend.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Running {
+    /// Time at which its thread took the batch that it computes or submits.
+    pub(super) since: Option<Instant>,
+    /// Time since which an earlier pass is awaited, which its device runs.
+    pub(super) awaited_since: Option<Instant>,
+    /// End of the last such pass.
+    awaited_until: Option<Instant>,
+}
+
+impl Running {
+    /// The time at which a pass that was taken at this time began: a device begins a pass when it is done with the one before.
+    pub(super) fn began(&self, taken: Instant) -> Instant {
+        self.awaited_until.map_or(taken, |until| taken.max(until))
+    }
+
+    /// The awaited pass is done.
+    pub(super) fn end_awaited(&mut self) {
+        (self.awaited_since, self.awaited_until) = (None, Some(Instant::now()));
+    }
+
+    /// The part of the time from `waiting` to `now`, during which the thread waited for a batch, in which the device had no pass either.
+    pub(super) fn idle(&self, waiting: Instant, now: Instant) -> Duration {
+        match (self.awaited_since, self.awaited_until) {
+            (Some(_), _) => Duration::ZERO,
+            (None, Some(until)) => now - waiting.max(until).min(now),
+            (None, None) => now - waiting,
+        }
+    }
 }
 
 impl Pipeline {
@@ -98,7 +130,7 @@ impl Pipeline {
             is_forming: false,
             spare: Vec::new(),
             idle_backends: 0,
-            running_since: vec![None; replicas],
+            running: vec![Running::default(); replicas],
             closed: false,
             drained: false,
         };
@@ -181,11 +213,15 @@ impl Pipeline {
         self.failed_batches.load(Ordering::Relaxed)
     }
 
-    /// Time since a running backend took its batch or reached a yield point, its last sign of life; the longest of several backends.
+    /// Time since a running backend took its batch or reached a yield point, its last sign of life, or since its device was done with the
+    /// pass before; the longest of several backends.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
         let state = self.lock();
-        let running = state.running_since.iter().enumerate().filter_map(|(replica, since)| Some((replica, (*since)?)));
-        running.map(|(replica, since)| since.elapsed().min(self.signals.since_reached(replica))).max()
+        let silent = |(replica, running): (usize, &Running)| {
+            let computing = running.since.map(|since| since.elapsed().min(self.signals.since_reached(replica)));
+            computing.max(running.awaited_since.map(|since| since.elapsed()))
+        };
+        state.running.iter().enumerate().filter_map(silent).max()
     }
 
     /// Entries in the queue and in the slots.
@@ -228,7 +264,7 @@ impl State {
     /// True if a backend is idle and no batch is ready or forming. Then it plans the next one itself, because waking up the planner's
     /// thread would take longer for a lone request.
     pub(super) fn is_left_to_backend(&self) -> bool {
-        self.running_since.iter().any(Option::is_none) && self.slots.is_empty() && !self.is_forming
+        self.running.iter().any(|running| running.since.is_none()) && self.slots.is_empty() && !self.is_forming
     }
 
     /// Level of the most urgent batch that is ready.

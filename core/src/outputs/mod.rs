@@ -3,6 +3,7 @@
 mod embedding;
 mod logits;
 mod spec;
+pub(crate) mod submitted;
 mod tokens;
 
 pub(crate) use spec::{Rows, Spec};
@@ -101,6 +102,11 @@ impl Outputs {
     /// The outputs, always in the same order.
     pub fn kinds(self) -> impl Iterator<Item = OutputKind> {
         OutputKind::ALL.into_iter().filter(move |&kind| self.contains(kind))
+    }
+
+    /// True if an output needs the final states of all tokens.
+    pub fn needs_all_tokens(self) -> bool {
+        self.kinds().any(|kind| kind.spec().rows == Rows::Token)
     }
 
     /// True if the prompts and tasks of the embedding model apply, instead of the classifier's prompts.

@@ -3,11 +3,12 @@
 use crate::backend::{Backend, Batch, BatchLimits, ModelInfo, PrefixBackend};
 use crate::capabilities::Capabilities;
 use crate::error::BackendError;
+use crate::outputs::submitted::{RunningPass, Submitted};
 use crate::outputs::{Output, OutputKind, Outputs, Spec, Values};
 use crate::plan::radix::RadixPlan;
 use crate::plan::ragged::RaggedBatch;
 use crate::yield_point::YieldPoint;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Time after which a wait has failed: only a fault reaches it.
@@ -34,6 +35,22 @@ pub enum Fate {
     Yield,
 }
 
+impl Fate {
+    /// The outputs of a pass with this fate, from the right ones.
+    fn outputs(self, mut outputs: Vec<Output>) -> Result<Vec<Output>, BackendError> {
+        match self {
+            Self::Answer | Self::Yield => {}
+            Self::Fail => return Err(BackendError::Compute("the fake was told to fail".to_owned())),
+            Self::Lose => return Err(BackendError::DeviceLost("the fake was told to lose its device".to_owned())),
+            Self::Panic => panic!("the fake was told to panic"),
+            Self::Poison(sequence, value) => outputs[sequence].all_mut().for_each(|values| values.data[1] = value),
+            Self::TooFew => drop(outputs.pop()),
+            Self::WrongForm => outputs.fill(Output::of(OutputKind::Tokens, vec![], 1)),
+        }
+        Ok(outputs)
+    }
+}
+
 /// Decides the fate of each batch.
 type Script =
     Box<dyn FnMut(&Batch, Option<&RadixPlan>, &mut dyn YieldPoint) -> Result<Fate, BackendError> + Send + 'static>;
@@ -45,6 +62,21 @@ pub struct FakeBackend {
     script: Script,
     /// Free bytes, and bytes for each token of the largest batch.
     memory: Option<(usize, usize)>,
+    /// Fates of submitted passes, in their order; `None` for a backend that is done when it returns.
+    device: Option<Arc<Mutex<mpsc::Receiver<Fate>>>>,
+}
+
+/// A pass that ends as the test says.
+struct FakePass {
+    outputs: Vec<Output>,
+    device: Arc<Mutex<mpsc::Receiver<Fate>>>,
+}
+
+impl RunningPass for FakePass {
+    fn outputs(self: Box<Self>) -> Result<Vec<Output>, BackendError> {
+        let fate = self.device.lock().expect("fates are received by one pass at a time").recv().unwrap_or(Fate::Answer);
+        fate.outputs(self.outputs)
+    }
 }
 
 /// A batch that a controlled backend has taken.
@@ -94,7 +126,7 @@ impl FakeBackend {
         info: ModelInfo,
         script: impl FnMut(&Batch, Option<&RadixPlan>, &mut dyn YieldPoint) -> Result<Fate, BackendError> + Send + 'static,
     ) -> Self {
-        Self { info, values: fake_values, script: Box::new(script), memory: None }
+        Self { info, values: fake_values, script: Box::new(script), memory: None, device: None }
     }
 
     /// A backend whose passes reach so many yield points.
@@ -121,6 +153,17 @@ impl FakeBackend {
         (backend, Control { started, fates })
     }
 
+    /// A backend that submits passes to a device, which ends them in their order as the test says; each submission is reported.
+    pub fn on_device(info: ModelInfo) -> (Self, Control) {
+        let (start, started) = mpsc::channel();
+        let (fates, device) = mpsc::channel();
+        let backend = Self::scripted(info, move |batch, plan, _| {
+            drop(start.send(Started { ragged: batch.ragged.clone(), plan: plan.cloned() }));
+            Ok(Fate::Answer)
+        });
+        (Self { device: Some(Arc::new(Mutex::new(device))), ..backend }, Control { started, fates })
+    }
+
     /// The backend with values that `values` makes from token ids and a number of values, in place of [`fake_values`].
     #[must_use]
     pub fn with_values(self, values: fn(&[u32], usize) -> Vec<f32>) -> Self {
@@ -138,20 +181,13 @@ impl FakeBackend {
         batch: &Batch,
         plan: Option<&RadixPlan>,
         yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
+    ) -> Result<Submitted, BackendError> {
         let fate = (self.script)(batch, plan, yields)?;
-        let mut outputs: Vec<Output> =
-            batch.wanted.iter().enumerate().map(|(b, &wanted)| self.answer(batch, b, wanted)).collect();
-        match fate {
-            Fate::Answer | Fate::Yield => {}
-            Fate::Fail => return Err(BackendError::Compute("the fake was told to fail".to_owned())),
-            Fate::Lose => return Err(BackendError::DeviceLost("the fake was told to lose its device".to_owned())),
-            Fate::Panic => panic!("the fake was told to panic"),
-            Fate::Poison(sequence, value) => outputs[sequence].all_mut().for_each(|values| values.data[1] = value),
-            Fate::TooFew => drop(outputs.pop()),
-            Fate::WrongForm => outputs.fill(Output::of(OutputKind::Tokens, vec![], 1)),
+        let outputs = batch.wanted.iter().enumerate().map(|(b, &wanted)| self.answer(batch, b, wanted)).collect();
+        match &self.device {
+            None => fate.outputs(outputs).map(Submitted::Done),
+            Some(device) => Ok(Submitted::Running(Box::new(FakePass { outputs, device: Arc::clone(device) }))),
         }
-        Ok(outputs)
     }
 
     fn answer(&self, batch: &Batch, b: usize, wanted: Outputs) -> Output {
@@ -177,18 +213,18 @@ impl Backend for FakeBackend {
         self.memory.map(|(free, _)| free)
     }
 
-    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         self.run(batch, None, yields)
     }
 }
 
 impl PrefixBackend for FakeBackend {
-    fn forward_compact(
+    fn submit_compact(
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
         yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
+    ) -> Result<Submitted, BackendError> {
         self.run(batch, Some(plan), yields)
     }
 }

@@ -4,6 +4,7 @@ use crate::backend::{Backend, Batch, ModelInfo};
 use crate::capabilities::{Capabilities, Classify, Prompts, TaskProfile};
 use crate::config::EngineConfig;
 use crate::error::BackendError;
+use crate::outputs::submitted::Submitted;
 use crate::outputs::{Output, Outputs};
 use crate::plan::tokens::Tokens;
 use crate::request::{EncodeLimits, ForeignIds};
@@ -94,11 +95,11 @@ impl Backend for Bidirectional {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         let sequences = 0..batch.ragged.num_sequences();
         let ids = |b| batch.ragged.sequence(b).input_ids().to_vec();
         self.ran.lock().expect("nobody panics").extend(sequences.clone().map(ids));
-        Ok(sequences.map(|b| Self::output(batch, b)).collect())
+        Ok(Submitted::Done(sequences.map(|b| Self::output(batch, b)).collect()))
     }
 }
 

@@ -23,6 +23,8 @@ struct CUevent_st {
     Ticket ticket;
     // Time at which the preceding work was done; shared with the work that sets it, which may outlive the event. None without timing.
     std::shared_ptr<Clock::time_point> at;
+    // The thread sleeps while it waits.
+    bool blocking;
 };
 
 static CUctx_st *const contexts = new CUctx_st[MAX_DEVICES];
@@ -186,7 +188,8 @@ CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *status) {
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     READY;
     const bool timed = !(flags & CU_EVENT_DISABLE_TIMING);
-    *event = new CUevent_st{current->device, {}, timed ? std::make_shared<Clock::time_point>() : nullptr};
+    const bool blocking = flags & CU_EVENT_BLOCKING_SYNC;
+    *event = new CUevent_st{current->device, {}, timed ? std::make_shared<Clock::time_point>() : nullptr, blocking};
     return CUDA_SUCCESS;
 }
 
@@ -215,8 +218,15 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
 CUresult cuEventSynchronize(CUevent event) {
     READY;
     if (!event->ticket.stream) return CUDA_SUCCESS;
-    if (is_done(event->ticket)) return state(current->device);
+    // A blocking event is for a copy, which the program waits for in any case.
+    if (is_done(event->ticket) && !event->blocking) return state(current->device);
     return synchronize("cuEventSynchronize", [=] { return wait_for(event->ticket); });
+}
+
+CUresult cuEventQuery(CUevent event) {
+    READY;
+    if (!event->ticket.stream || is_done(event->ticket)) return state(current->device);
+    return CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {

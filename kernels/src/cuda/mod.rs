@@ -31,7 +31,7 @@ pub use gemm::Gemm;
 pub use launch::{Kernels, Properties, exclusive_streams};
 pub use libraries::{Unavailable, device_count};
 pub use norm::{AddRmsNorm, LayerNorm};
-pub use pinned::Pinned;
+pub use pinned::{Download, Downloads, Pinned};
 pub use positions::RelativePositions;
 pub use rope::{QkNormRope, RopeSpan};
 pub use rows::PoolRows;

@@ -90,7 +90,7 @@ entry_points! {
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2
     cuCtxDestroy_v2 cuCtxGetCurrent cuCtxSetCurrent cuCtxSynchronize cuCtxGetStreamPriorityRange
     cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize cuStreamWaitEvent cuStreamIsCapturing
-    cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventSynchronize
+    cuEventCreate cuEventDestroy_v2 cuEventQuery cuEventRecord cuEventSynchronize
     cuMemGetInfo_v2 cuMemAlloc_v2 cuMemFree_v2 cuMemAllocAsync cuMemFreeAsync cuMemHostAlloc cuMemFreeHost
     cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyPeerAsync cuMemsetD8Async
     cuModuleLoad cuModuleLoadData cuModuleUnload cuModuleGetFunction

@@ -83,8 +83,27 @@ fn indices_reach_the_device_through_pinned_memory() {
     for len in [1, 1000, 70_000, 3] {
         let words: Vec<u32> = (0..len).map(|i| i * 7 + len).collect();
         let mut to = gpu.up(&vec![0_u32; len as usize]);
-        pinned.upload(&gpu.kernels, &words, &mut to.as_view_mut()).unwrap();
+        pinned.upload(gpu.kernels.stream(), &words, &mut to.as_view_mut()).unwrap();
         assert_eq!(gpu.down(&to), words);
+    }
+}
+
+/// Downloads may be fetched in any order or dropped, and later ones use their memory again.
+#[test]
+fn results_are_what_they_were_when_their_copies_were_queued() {
+    let Some(gpu) = gpu() else { return };
+    let downloads = Downloads::default();
+    for round in 0..3 {
+        let mut slices: Vec<_> = [3, 0, 70_000, 1].map(|len| gpu.up(&vec![round as f32; len])).into();
+        let mut queued: Vec<_> =
+            slices.iter().map(|slice| downloads.start(gpu.kernels.stream(), &slice.as_view()).unwrap()).collect();
+        for slice in &mut slices {
+            gpu.kernels.scale_rows(&mut slice.as_view_mut(), 1, 7.0).unwrap();
+        }
+        drop(queued.swap_remove(0));
+        for (len, download) in [1, 0, 70_000].into_iter().zip(queued) {
+            assert_eq!(download.values().unwrap(), vec![round as f32; len]);
+        }
     }
 }
 
@@ -96,7 +115,7 @@ fn pinned_memory_stays_what_it_is_until_it_is_copied() {
     let mut pinned = Pinned::default();
     let mut slices: Vec<_> = lists.iter().map(|list| gpu.up(&vec![0_u32; list.len()])).collect();
     for (words, to) in lists.iter().zip(&mut slices) {
-        pinned.upload(&gpu.kernels, words, &mut to.as_view_mut()).unwrap();
+        pinned.upload(gpu.kernels.stream(), words, &mut to.as_view_mut()).unwrap();
     }
     drop(pinned);
     for (words, to) in lists.iter().zip(&slices) {

@@ -4,7 +4,7 @@ use crate::faults::{Fault, Faults};
 use crate::freeze::freeze;
 use crate::source::Source;
 use prefold_core::{
-    Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, YieldPoint,
+    Backend, BackendError, Batch, BatchLimits, ModelInfo, Output, PrefixBackend, RadixPlan, Submitted, YieldPoint,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -62,8 +62,8 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
         self.inner.reserve(limits)
     }
 
-    fn forward(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
-        self.run(|inner| inner.forward(batch, yields))
+    fn submit(&mut self, batch: &Batch, yields: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
+        self.run(|inner| inner.submit(batch, yields))
     }
 
     fn sub_model_times(&self) -> &[Duration] {
@@ -72,23 +72,23 @@ impl<B: Backend + ?Sized> Backend for FaultyBackend<B> {
 }
 
 impl<B: PrefixBackend + ?Sized> PrefixBackend for FaultyBackend<B> {
-    fn forward_compact(
+    fn submit_compact(
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
         yields: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
-        self.run(|inner| inner.forward_compact(batch, plan, yields))
+    ) -> Result<Submitted, BackendError> {
+        self.run(|inner| inner.submit_compact(batch, plan, yields))
     }
 }
 
 impl<B: Backend + ?Sized> FaultyBackend<B> {
-    /// Runs a forward pass, or injects a fault into it.
+    /// Submits a pass, or injects a fault into it.
     #[allow(clippy::panic, reason = "a panic is one of the faults")]
     fn run(
         &mut self,
-        forward: impl FnOnce(&mut B) -> Result<Vec<Output>, BackendError>,
-    ) -> Result<Vec<Output>, BackendError> {
+        submit: impl FnOnce(&mut B) -> Result<Submitted, BackendError>,
+    ) -> Result<Submitted, BackendError> {
         let faults = self.faults()?;
         let fault = faults.choose(self.rng.random());
         match fault {
@@ -107,13 +107,16 @@ impl<B: Backend + ?Sized> FaultyBackend<B> {
             Some(Fault::Freeze) => freeze(),
             Some(Fault::NotFinite | Fault::TooFew) | None => {}
         }
-        let mut outputs = forward(&mut self.inner)?;
+        let submitted = submit(&mut self.inner)?;
+        if !matches!(fault, Some(Fault::NotFinite | Fault::TooFew)) {
+            return Ok(submitted);
+        }
+        let mut outputs = submitted.outputs()?;
         match fault {
             Some(Fault::NotFinite) => self.poison(&mut outputs),
-            Some(Fault::TooFew) => drop(outputs.pop()),
-            _ => {}
+            _ => drop(outputs.pop()),
         }
-        Ok(outputs)
+        Ok(Submitted::Done(outputs))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::ops::tensor::cuda;
 use crate::ops::tensor::storage::candle_dtype;
 use crate::options::{DeviceChoice, LoadOptions};
 use candle_core::{DType, Device, Result, Tensor};
+use prefold_core::BackendError;
 use prefold_kernels::{Choice, Dtype, Isa};
 use std::sync::Arc;
 
@@ -308,6 +309,12 @@ impl Target {
             return Ok(Some(cuda.properties()?.free_bytes));
         }
         Ok(None)
+    }
+
+    /// The error of a batch, or of the device, for a failure other than a lack of memory.
+    pub(crate) fn failure(&self, error: &candle_core::Error) -> BackendError {
+        let error = error.to_string();
+        if self.is_lost() { BackendError::DeviceLost(error) } else { BackendError::Compute(error) }
     }
 
     /// True if the device no longer answers any call, as after an illegal address, a failed launch or an uncorrectable memory error.

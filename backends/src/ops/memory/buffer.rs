@@ -34,6 +34,12 @@ impl Buffer {
         Ok(Self { flat, start: 0, target: target.clone() })
     }
 
+    /// True if a view of so many elements needs no new memory.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn holds(&self, len: usize) -> bool {
+        self.flat.elem_count() - self.start >= len
+    }
+
     /// A `[rows, width]` view, with the values written last.
     pub(crate) fn view(&mut self, rows: usize, width: usize) -> Result<Tensor> {
         let len = rows * width;

@@ -6,7 +6,14 @@ use crate::ops::tensor::operation::{CpuOutput, CpuTensor, CudaOutput, CudaTensor
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 #[cfg(feature = "cuda")]
-use {super::buffer::Buffer, prefold_kernels::cuda::Pinned, std::cell::RefCell};
+use {
+    super::buffer::Buffer,
+    crate::ops::tensor::cuda::{Cuda, cuda_error, view_mut},
+    prefold_kernels::cuda::cudarc::driver::{CudaEvent, CudaStream, DriverError},
+    prefold_kernels::cuda::{CudaError, Pinned},
+    std::cell::RefCell,
+    std::sync::Arc,
+};
 
 /// Lists of indices, one after another.
 #[derive(Debug, Default)]
@@ -45,14 +52,31 @@ impl Indices {
     }
 }
 
-/// Uploads packs to the device. An upload overwrites the previous one.
+/// Uploads packs to the device. An upload overwrites the one before the last, so that a pass can read its indices while those of the next pass
+/// are copied.
 #[derive(Debug)]
 pub(crate) struct Uploader {
     target: Target,
+    /// `None` on a CPU.
     #[cfg(feature = "cuda")]
+    copies: Option<Copies>,
+}
+
+/// Two sets of memory for packs, used in turn, and the stream of the copies.
+#[cfg(feature = "cuda")]
+struct Copies {
+    compute: Arc<Cuda>,
+    stream: Arc<CudaStream>,
+    next: CopySet,
+    previous: CopySet,
+}
+
+#[cfg(feature = "cuda")]
+struct CopySet {
     buffer: Buffer,
-    #[cfg(feature = "cuda")]
     pinned: RefCell<Pinned>,
+    /// A place in the queue of the computing stream after the last operation that reads the buffer; `None` before the first upload.
+    read: Option<CudaEvent>,
 }
 
 impl Uploader {
@@ -61,9 +85,7 @@ impl Uploader {
     pub(crate) fn new(target: &Target) -> Result<Self> {
         Ok(Self {
             #[cfg(feature = "cuda")]
-            buffer: Buffer::new(candle_core::DType::U32, target)?,
-            #[cfg(feature = "cuda")]
-            pinned: RefCell::default(),
+            copies: target.cuda().map(|cuda| Copies::new(cuda, target)).transpose()?,
             target: target.clone(),
         })
     }
@@ -74,10 +96,8 @@ impl Uploader {
     /// The device has no memory.
     pub(crate) fn upload(&mut self, pack: IndexPack) -> Result<Indices> {
         #[cfg(feature = "cuda")]
-        if !self.target.is_cpu() {
-            let words = self.buffer.view(1, pack.words.len())?.flatten_all()?;
-            words.inplace_op1(&InPlace(Upload { words: &pack.words, pinned: &self.pinned }))?;
-            return Ok(Indices { words });
+        if let Some(copies) = &mut self.copies {
+            return copies.upload(&pack.words, &self.target).map(|words| Indices { words });
         }
         let len = pack.words.len();
         Ok(Indices { words: Tensor::from_vec(pack.words, len, &self.target.device)? })
@@ -85,9 +105,64 @@ impl Uploader {
 }
 
 #[cfg(feature = "cuda")]
+impl std::fmt::Debug for Copies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Copies").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Copies {
+    fn new(compute: &Arc<Cuda>, target: &Target) -> Result<Self> {
+        let set = || -> Result<_> {
+            let buffer = Buffer::new(candle_core::DType::U32, target)?;
+            Ok(CopySet { buffer, pinned: RefCell::default(), read: None })
+        };
+        let stream = compute.stream().context().new_stream().map_err(driver_error)?;
+        Ok(Self { compute: Arc::clone(compute), stream, next: set()?, previous: set()? })
+    }
+
+    /// Copies words to the device while it computes. Operations queued afterwards see them.
+    fn upload(&mut self, words: &[u32], target: &Target) -> Result<Tensor> {
+        std::mem::swap(&mut self.next, &mut self.previous);
+        let Self { compute, stream, next, previous } = self;
+        // All operations that read the other set are queued.
+        let read = match previous.read.take() {
+            Some(read) => read,
+            None => stream.context().new_event(None).map_err(driver_error)?,
+        };
+        previous.read.insert(read).record(compute.stream()).map_err(driver_error)?;
+        if !next.buffer.holds(words.len()) {
+            // Both grow, so that the next pass allocates nothing. The old memory must not be in use, and the new is cleared on another stream.
+            target.synchronize()?;
+            for set in [&mut *next, &mut *previous] {
+                set.buffer.view(1, words.len())?;
+                set.pinned.borrow_mut().reserve(stream.context(), words.len()).map_err(cuda_error)?;
+            }
+            target.synchronize()?;
+        }
+        if let Some(read) = &next.read {
+            stream.wait(read).map_err(driver_error)?;
+        }
+        let on_device = next.buffer.view(1, words.len())?.flatten_all()?;
+        on_device.inplace_op1(&InPlace(Upload { words, pinned: &next.pinned, stream }))?;
+        if let Some(copied) = next.pinned.borrow().copied() {
+            compute.stream().wait(copied).map_err(driver_error)?;
+        }
+        Ok(on_device)
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn driver_error(error: DriverError) -> candle_core::Error {
+    cuda_error(CudaError::from(error))
+}
+
+#[cfg(feature = "cuda")]
 struct Upload<'a> {
     words: &'a [u32],
     pinned: &'a RefCell<Pinned>,
+    stream: &'a Arc<CudaStream>,
 }
 
 #[cfg(feature = "cuda")]
@@ -99,9 +174,7 @@ impl Operation<0> for Upload<'_> {
     }
 
     fn on_cuda(&self, to: CudaOutput<'_>, []: [CudaTensor<'_>; 0]) -> Result<()> {
-        let cuda = crate::ops::tensor::cuda::of(to.0)?;
-        let to = &mut crate::ops::tensor::cuda::view_mut::<u32>(to)?;
-        self.pinned.borrow_mut().upload(&cuda.kernels, self.words, to).map_err(crate::ops::tensor::cuda::cuda_error)
+        self.pinned.borrow_mut().upload(self.stream, self.words, &mut view_mut::<u32>(to)?).map_err(cuda_error)
     }
 }
 

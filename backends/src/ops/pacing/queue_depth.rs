@@ -1,4 +1,5 @@
-//! Depth of a device's queue. A pass queues operations a few milliseconds ahead, so that it yields soon and the device is never idle.
+//! Depth of a device's queue. Passes queue operations a few milliseconds ahead, so that they yield soon and the device is never idle, also
+//! between one pass and the next.
 
 use crate::ops::tensor::cuda::cuda_error;
 use candle_core::Result;
@@ -16,21 +17,44 @@ const STEP: Duration = Duration::from_millis(1);
 /// Maximum operations between two marks.
 const MAX_STRIDE: usize = 256;
 
-/// The operations that a pass has queued on a stream, with marks after some of them: events that tell when the device reaches them.
+/// The operations that the passes of a backend have queued on a stream, with marks after some of them: events that tell when the device reaches
+/// them.
 pub(in crate::ops) struct QueueDepth {
     stream: Arc<CudaStream>,
-    /// Marks not yet seen as reached, each with the number of operations since the previous mark.
-    marks: VecDeque<(CudaEvent, usize)>,
+    /// Marks not yet seen as reached.
+    marks: VecDeque<Mark>,
     spare: Vec<CudaEvent>,
     /// Operations since the last mark.
     unmarked: usize,
     stride: Stride,
+    /// Passes begun.
+    passes: u64,
+}
+
+struct Mark {
+    event: CudaEvent,
+    /// Operations since the previous mark.
+    operations: usize,
+    /// The pass that queued it.
+    pass: u64,
+}
+
+impl std::fmt::Debug for QueueDepth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueDepth").field("marks", &self.marks.len()).finish_non_exhaustive()
+    }
 }
 
 impl QueueDepth {
     pub(in crate::ops) fn new(stream: &Arc<CudaStream>) -> Self {
         let (marks, spare) = (VecDeque::with_capacity(MARKS + 1), Vec::with_capacity(MARKS + 1));
-        Self { stream: Arc::clone(stream), marks, spare, unmarked: 0, stride: Stride::new(Instant::now()) }
+        Self { stream: Arc::clone(stream), marks, spare, unmarked: 0, stride: Stride::new(Instant::now()), passes: 0 }
+    }
+
+    /// Begins a pass, whose operations may take longer than those of the pass before.
+    pub(in crate::ops) fn begin_pass(&mut self) {
+        self.passes += 1;
+        self.stride = Stride::new(Instant::now());
     }
 
     /// Counts a queued operation, and waits if the queue is deep enough.
@@ -48,33 +72,25 @@ impl QueueDepth {
         Ok(())
     }
 
-    /// Waits for the next mark; returns false once the device has reached all operations. At the end of a pass, call it until then.
-    ///
-    /// # Errors
-    /// The device has failed.
-    pub(in crate::ops) fn await_next(&mut self) -> Result<bool> {
-        if self.unmarked > 0 {
-            self.mark()?;
-        }
-        self.await_mark()
-    }
-
     fn mark(&mut self) -> Result<()> {
         let event = match self.spare.pop() {
             Some(event) => event,
             None => self.stream.context().new_event(None).map_err(driver_error)?,
         };
         event.record(&self.stream).map_err(driver_error)?;
-        self.marks.push_back((event, std::mem::take(&mut self.unmarked)));
+        let operations = std::mem::take(&mut self.unmarked);
+        self.marks.push_back(Mark { event, operations, pass: self.passes });
         Ok(())
     }
 
-    fn await_mark(&mut self) -> Result<bool> {
-        let Some((event, operations)) = self.marks.pop_front() else { return Ok(false) };
+    fn await_mark(&mut self) -> Result<()> {
+        let Some(Mark { event, operations, pass }) = self.marks.pop_front() else { return Ok(()) };
         event.synchronize().map_err(driver_error)?;
-        self.stride.learn(operations, Instant::now());
+        if pass == self.passes {
+            self.stride.learn(operations, Instant::now());
+        }
         self.spare.push(event);
-        Ok(true)
+        Ok(())
     }
 }
 

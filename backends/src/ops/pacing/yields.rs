@@ -3,10 +3,13 @@
 use crate::ops::device::stream::Stream;
 use crate::ops::pacing::pace::is_smallest;
 use crate::ops::pacing::profile::timed;
-#[cfg(feature = "cuda")]
-use crate::ops::pacing::queue_depth::QueueDepth;
 use candle_core::{Error, Result, Tensor};
 use prefold_core::YieldPoint;
+#[cfg(feature = "cuda")]
+use {
+    crate::ops::pacing::queue_depth::QueueDepth,
+    std::sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Values of a block of rows in the widest matrix of an operation, which a core moves in a millisecond.
 const BLOCK_VALUES: usize = 1 << 20;
@@ -17,7 +20,26 @@ pub(crate) struct Yields<'a> {
     is_stopped: bool,
     /// `None` on a CPU, where an operation is done when it returns.
     #[cfg(feature = "cuda")]
-    queue: Option<QueueDepth>,
+    queue: Option<Arc<Mutex<QueueDepth>>>,
+}
+
+/// The operations that a backend has queued on its device and that are not known to be done; none on a CPU.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    #[cfg(feature = "cuda")]
+    depth: Option<Arc<Mutex<QueueDepth>>>,
+}
+
+impl Queue {
+    /// The queue of a stream.
+    pub(crate) fn on(stream: &Stream) -> Self {
+        #[cfg(not(feature = "cuda"))]
+        let _ = stream;
+        Self {
+            #[cfg(feature = "cuda")]
+            depth: stream.cuda.as_ref().map(|cuda| Arc::new(Mutex::new(QueueDepth::new(cuda.stream())))),
+        }
+    }
 }
 
 impl<'a> Yields<'a> {
@@ -31,13 +53,17 @@ impl<'a> Yields<'a> {
         }
     }
 
-    /// Yield points of a pass whose operations go to this stream.
-    pub(crate) fn on(stream: &Stream, point: &'a mut dyn YieldPoint) -> Self {
+    /// Yield points of a pass whose operations go to this queue.
+    pub(crate) fn on(queue: &Queue, point: &'a mut dyn YieldPoint) -> Self {
         #[cfg(not(feature = "cuda"))]
-        let _ = stream;
+        let _ = queue;
+        #[cfg(feature = "cuda")]
+        if let Some(depth) = &queue.depth {
+            lock(depth).begin_pass();
+        }
         Self {
             #[cfg(feature = "cuda")]
-            queue: stream.cuda.as_ref().map(|cuda| QueueDepth::new(cuda.stream())),
+            queue: queue.depth.clone(),
             ..Self::new(point)
         }
     }
@@ -63,21 +89,8 @@ impl<'a> Yields<'a> {
         self.reach()?;
         let result = timed(name, operation)?;
         #[cfg(feature = "cuda")]
-        self.queue.as_mut().map_or(Ok(()), QueueDepth::queued)?;
+        self.queue.as_ref().map_or(Ok(()), |depth| lock(depth).queued())?;
         Ok(result)
-    }
-
-    /// Reaches yield points until all operations are done.
-    ///
-    /// # Errors
-    /// The pass must end here, or the device has failed.
-    pub(crate) fn finish(&mut self) -> Result<()> {
-        self.reach()?;
-        #[cfg(feature = "cuda")]
-        while self.queue.as_mut().map_or(Ok(false), QueueDepth::await_next)? {
-            self.reach()?;
-        }
-        Ok(())
     }
 
     /// Runs an operation that works on each row alone, in blocks of rows on a CPU. All tensors have as many rows as the first.
@@ -102,6 +115,12 @@ impl<'a> Yields<'a> {
         }
         Ok(())
     }
+}
+
+/// The depth of a queue, which only the pass of its backend locks.
+#[cfg(feature = "cuda")]
+fn lock(depth: &Mutex<QueueDepth>) -> MutexGuard<'_, QueueDepth> {
+    depth.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Rows of a block, for rows of `width` values.

@@ -46,6 +46,11 @@ impl Pool {
         Ok(())
     }
 
+    /// The rows alone, for states on the host.
+    pub(crate) fn on_host(self) -> Self {
+        Self { tensors: None, ..self }
+    }
+
     /// Pooled states of a sequence.
     pub(crate) fn kinds(&self) -> usize {
         self.kinds.len()

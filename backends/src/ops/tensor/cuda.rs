@@ -79,6 +79,11 @@ pub(in crate::ops) fn of(storage: &CudaStorage) -> Result<Arc<Cuda>> {
     by_id(storage.device.id())
 }
 
+/// The kernels of a tensor's device, on this thread's stream.
+pub(in crate::ops) fn of_tensor(tensor: &Tensor) -> Result<Arc<Cuda>> {
+    by_id(tensor.device().as_cuda_device()?.id())
+}
+
 fn by_id(id: DeviceId) -> Result<Arc<Cuda>> {
     let current = CURRENT.with_borrow(|current| current.as_ref().filter(|cuda| cuda.device.id() == id).cloned());
     if let Some(cuda) = current {
@@ -179,7 +184,7 @@ impl OnDevice for u32 {}
 
 /// The values of a contiguous tensor, and no others of its memory; waits until they are computed.
 pub(in crate::ops) fn to_host<T: OnDevice>(tensor: &Tensor) -> Result<Vec<T>> {
-    let cuda = by_id(tensor.device().as_cuda_device()?.id())?;
+    let cuda = of_tensor(tensor)?;
     let stream = cuda.stream();
     with_view::<T, _>(tensor, |view| {
         let values = stream.clone_dtoh(&view).map_err(|error| cuda_error(error.into()))?;

@@ -176,7 +176,7 @@ async fn a_backend_plans_itself_unless_the_planner_does() {
         let mut state = pipeline.lock();
         assert!(!state.is_left_to_backend(), "it runs");
         assert_eq!(state.is_left_to_planner(), is_left_to_planner);
-        state.running_since = vec![None];
+        state.running = vec![super::pipeline::Running::default()];
     }
     let mut state = pipeline.lock();
     state.is_forming = true;

@@ -5,6 +5,7 @@ use super::*;
 use crate::admission::queue_quota::QueueLimits;
 use crate::backend::{Backend, Batch, Folding, ModelBackend, ModelInfo};
 use crate::flow::Flow;
+use crate::outputs::submitted::Submitted;
 use crate::outputs::{Output, OutputKind, Outputs};
 use crate::plan::tokens::{TaskId, Tokens};
 use crate::schedule::batcher::Compaction;
@@ -29,13 +30,14 @@ impl Backend for TableAndEncoder {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         self.times = vec![Duration::ZERO; 2];
         for (b, task) in batch.ragged.tasks().iter().enumerate() {
             let rows = batch.ragged.rows(b).len() as u32;
             self.times[usize::from(task.0)] += rows * Duration::from_micros(if *task == TABLE { 1 } else { 1000 });
         }
-        Ok(vec![Output::of(OutputKind::Embedding, vec![0.0; DIM], DIM); batch.ragged.num_sequences()])
+        let output = Output::of(OutputKind::Embedding, vec![0.0; DIM], DIM);
+        Ok(Submitted::Done(vec![output; batch.ragged.num_sequences()]))
     }
 
     fn sub_model_times(&self) -> &[Duration] {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::backend::{Backend, ModelInfo, PrefixBackend, TokenLimits};
 use crate::non_empty::NonEmpty;
-use crate::outputs::Output;
+use crate::outputs::submitted::Submitted;
 use crate::testing::support::{embedder, info, tasks};
 use crate::yield_point::YieldPoint;
 use std::cell::RefCell;
@@ -24,11 +24,11 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn pass(&mut self, batch: &Batch, compact: Option<usize>) -> Result<Vec<Output>, BackendError> {
+    fn pass(&mut self, batch: &Batch, compact: Option<usize>) -> Result<Submitted, BackendError> {
         self.calls.lock().unwrap().push(Call::Pass { tokens: batch.ragged.total_tokens(), compact });
         match self.fails {
             true => Err(BackendError::Compute("no".to_owned())),
-            false => Ok(Vec::new()),
+            false => Ok(Submitted::Done(Vec::new())),
         }
     }
 }
@@ -43,18 +43,18 @@ impl Backend for Recorder {
         Ok(())
     }
 
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         self.pass(batch, None)
     }
 }
 
 impl PrefixBackend for Recorder {
-    fn forward_compact(
+    fn submit_compact(
         &mut self,
         batch: &Batch,
         plan: &RadixPlan,
         _: &mut dyn YieldPoint,
-    ) -> Result<Vec<Output>, BackendError> {
+    ) -> Result<Submitted, BackendError> {
         self.pass(batch, Some(plan.unique_tokens()))
     }
 }
@@ -138,12 +138,12 @@ impl Backend for Parts {
         &self.info
     }
 
-    fn forward(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Vec<Output>, BackendError> {
+    fn submit(&mut self, batch: &Batch, _: &mut dyn YieldPoint) -> Result<Submitted, BackendError> {
         let ragged = &batch.ragged;
         let longest = (0..ragged.num_sequences()).map(|b| ragged.rows(b).len()).max();
         let pass = (ragged.tasks()[0].0, longest.unwrap(), *ragged.input_ids().iter().max().unwrap());
         self.passes.lock().unwrap().push(pass);
-        Ok(Vec::new())
+        Ok(Submitted::Done(Vec::new()))
     }
 }
 
