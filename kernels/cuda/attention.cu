@@ -5,8 +5,8 @@
 // path's start, each copied asynchronously to one of two stages of shared memory while the block before is computed.
 #include "attention.cuh"
 
-// What a kernel adds to the products of queries and keys. `copy` starts the copies of what the first block of keys needs; `add`
-// changes the scores of a block, and starts the copies for the next. Here nothing.
+// Terms that a kernel adds to the products of queries and keys. `copy` starts the copies for the first block of keys; `add`
+// changes the scores of a block, and starts the copies for the next. `NoTerms` has none.
 struct NoTerms {
     template <typename Tile> DEVICE_METHOD void copy(const Tile &, uint32_t) const {}
     template <typename Tile> DEVICE_METHOD void add(Tile &, uint32_t, bool) const {}

@@ -92,7 +92,7 @@ impl Footprint {
         let RowBytes { computed, ragged, block } = RowBytes::new(config, target);
         // Of the row and of an output row.
         let taps = config.convolutions.map_or(0, |config| 2 * config.kernel * size_of::<u32>());
-        // On a GPU there are those of the next pass too.
+        // On a GPU the next pass has its own.
         let sets = if target.is_cpu() { 1 } else { 2 };
         Self {
             row: computed + sets * (INDEX_BYTES + taps),
