@@ -52,8 +52,7 @@ impl Indices {
     }
 }
 
-/// Uploads packs to the device. An upload overwrites the one before the last, so that a pass can read its indices while those of the next pass
-/// are copied.
+/// Uploads packs to the device, into two sets of memory in turn: while a pass reads one, the indices of the next pass are copied to the other.
 #[derive(Debug)]
 pub(crate) struct Uploader {
     target: Target,

@@ -51,7 +51,7 @@ impl QueueDepth {
         Self { stream: Arc::clone(stream), marks, spare, unmarked: 0, stride: Stride::new(Instant::now()), passes: 0 }
     }
 
-    /// Begins a pass, whose operations may take longer than those of the pass before.
+    /// Begins a pass with a mark after each operation, because a larger batch takes longer for each.
     pub(in crate::ops) fn begin_pass(&mut self) {
         self.passes += 1;
         self.stride = Stride::new(Instant::now());
